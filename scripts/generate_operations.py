@@ -24,7 +24,7 @@ FILE = Path(__file__).parents[1] / "memory_actors/sharing/generated_operations.p
 HEAD = '''"""Made by scripts/generate_operations.py from the methods of the API: do not edit."""'''
 ROWS = "# fmt: off"
 """Goes before tables: one row, one line."""
-PLUMBING = {
+PRIVATE = {
     "_put_block": ContextDocument._put_block,  # noqa: SLF001
     "_note_synced": ContextDocument._note_synced,  # noqa: SLF001
     "_archive_digest": ContextDocument._archive_digest,  # noqa: SLF001
@@ -68,7 +68,7 @@ def declared() -> Iterator[tuple[str, Any, str]]:
     yield "system.statistics", OWNERS["system"].statistics, "AT_ONCE"
     yield "short_term.ttl", OWNERS["short_term"].ttl.fget, "AT_ONCE"
     yield "context.new_entry_id", ContextDocument.new_entry_id, "AT_ONCE"
-    for name, method in PLUMBING.items():
+    for name, method in PRIVATE.items():
         is_of_user = hasattr(UserMemory, name)
         yield f"{'' if is_of_user else 'context.'}{name}", method, "AWAITED"
 

@@ -116,7 +116,7 @@ def test_the_command_line_imports_what_each_command_needs() -> None:
 def declaring() -> list[str]:
     return [
         *(f"memory_actors.base.{name}" for name in (
-            "context_documents", "errors", "opening", "on", "quota", "records", "reports",
+            "context_documents", "errors", "on", "quota", "records", "reports",
             "settings", "statistics", "tokens", "validation", "weights",
         )),
         *(f"eventlog.core.{name}" for name in ("errors", "records", "requests", "waiting")),

@@ -16,7 +16,6 @@ import msgspec
 
 from bench.faults.example import LIMIT, NOW_US
 from memory_actors import Item, MemorySystem, MemoryType, UserMemory
-from memory_actors.api import plumbing
 from memory_actors.api.operations import OPERATIONS, Operation
 
 Call = Callable[[MemorySystem, UserMemory, int], Awaitable[Any]]
@@ -149,8 +148,8 @@ async def _undo_extraction(_memory: MemorySystem, user: UserMemory, _n: int) -> 
 async def _put_summary(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     known = await user.list_memories(["long_term"], limit=LIMIT)
     summary = next(memory for memory in known if memory.source == "compressed")
-    return await plumbing.put_summary(
-        user, msgspec.structs.replace(summary, memory_id=f"summary {n}")
+    return await user._put_summary(  # noqa: SLF001 - as imports do
+        msgspec.structs.replace(summary, memory_id=f"summary {n}")
     )
 
 
@@ -162,7 +161,8 @@ async def _put_episode(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
 async def _put_block(_memory: MemorySystem, user: UserMemory, n: int) -> Any:
     (block, *_) = await user.list_memories(["context"], limit=1)
     data = {**block.data, "document": f"put {n}.md"}
-    return await plumbing.put_block(user, f"block {n}", Item(content=block.content), data)
+    item = Item(content=block.content)
+    return await user.context._put_block(f"block {n}", item, data)  # noqa: SLF001 - as imports do
 
 
 async def _an_entry(_memory: MemorySystem, user: UserMemory, n: int) -> None:
@@ -367,14 +367,16 @@ _SAID: dict[str, Command] = {
 }
 """Operations with their arguments; a second word tells several calls of one apart."""
 
-PLUMBING = {
-    "plumbing.put_summary": Command(_put_summary),
-    "plumbing.put_block": Command(_put_block, _an_entry),
-    "plumbing.note_synced": Command(
-        lambda m, u, n: plumbing.note_synced(u.context.document(f"{n}.md"), []), _an_entry
+PRIVATE = {
+    "private.put_summary": Command(_put_summary),
+    "private.put_block": Command(_put_block, _an_entry),
+    "private.note_synced": Command(
+        lambda m, u, n: u.context.document(f"{n}.md")._note_synced([]),  # noqa: SLF001 - as syncs do
+        _an_entry,
     ),
-    "plumbing.archive_digest": Command(
-        lambda m, u, n: plumbing.archive_digest(u.context.document(f"{n}.md")), _an_archived_entry
+    "private.archive_digest": Command(
+        lambda m, u, n: u.context.document(f"{n}.md")._archive_digest(),  # noqa: SLF001 - as syncs do
+        _an_archived_entry,
     ),
 }
 """The calls of imports and of syncing that are no operations."""
@@ -388,9 +390,7 @@ def _commands() -> dict[str, Command]:
     if unknown := said - OPERATIONS.keys():
         raise LookupError(f"there are no operations {unknown}: see memory_actors/api/operations.py")
     unsaid = OPERATIONS.keys() - said - ELSEWHERE
-    return (
-        _SAID | PLUMBING | {name: _without_arguments(OPERATIONS[name]) for name in sorted(unsaid)}
-    )
+    return _SAID | PRIVATE | {name: _without_arguments(OPERATIONS[name]) for name in sorted(unsaid)}
 
 
 COMMANDS = _commands()

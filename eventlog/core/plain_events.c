@@ -2,7 +2,7 @@
  *
  * A row is plain if its frame has its payload as it was encoded: not compressed, encrypted, archived
  * or erased. Whatever is not plain, or not as it should be, is left to Python: so what is said of damage
- * is said in one place. Nothing is read behind a row's length, whatever its bytes say. The layout of a
+ * is said in one place. No byte behind a row is read, whatever the row says. The layout of a
  * frame is that of frame.py.
  */
 

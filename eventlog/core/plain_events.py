@@ -52,7 +52,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     events: Sequence[Prepared]
     sid: bytes
     version: int
-    """Of the event of the stream before them."""
+    """The version of the stream before them."""
     recorded_at_us: int
     cipher: Cipher | None
 

@@ -244,7 +244,7 @@ class UserDataProtection(UserReads):
             )
 
     async def _put_forgotten(self, facts: Sequence[ForgottenFact]) -> None:
-        """Refuse what was forgotten in another store. See plumbing.py."""
+        """Refuse what was forgotten in another store, as its export has it."""
         try:
             stones = tuple(
                 Tombstone(

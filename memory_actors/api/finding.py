@@ -15,7 +15,7 @@ from memory_actors.base.filters import Predicate, predicate
 from memory_actors.base.on import Wanted, wanted
 from memory_actors.base.records import MemoryType, Time, Trust
 from memory_actors.base.validation import (
-    check_memory_type,
+    check_member,
     check_name,
     check_optional_name,
     time_us,
@@ -81,7 +81,8 @@ def named_kinds(
         memory_types = [memory_types]
     if not isinstance(memory_types, Sequence):
         raise InvalidInputError(f"memory_types must be a list of types, not {memory_types!r:.80}")
-    return [KIND_BY_NAME[name] for name in dict.fromkeys(map(check_memory_type, memory_types))]
+    named = (check_member(MemoryType, one, "memory type") for one in memory_types)
+    return [KIND_BY_NAME[name] for name in dict.fromkeys(named)]
 
 
 def searched_kinds(

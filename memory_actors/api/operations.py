@@ -20,7 +20,7 @@ import msgspec
 from memory_actors.api.system import MemorySystem
 from memory_actors.api.user import HANDLES, UserMemory
 from memory_actors.base.context_documents import ContextReceipt
-from memory_actors.base.docstrings import doc_of
+from memory_actors.base.package import doc_of
 from memory_actors.base.records import Hit, Hits, Receipt
 from memory_actors.base.reports import (
     CompactionReport,

@@ -27,6 +27,7 @@ ORDERED: Final = (
     ("compaction_min_samples", "compaction_batch"),
 )
 """Settings of which the first is not above the second."""
+_TARGETS: Final = Mapping[MemoryType, Annotated[float, Meta(ge=0.001)]]
 _WORDS: Final[Mapping[str, str]] = {
     "Expected": "it must be",
     "`int`": "a whole number",
@@ -109,10 +110,6 @@ def _check_counter(value: Any) -> None:
         )
 
 
-def _check_targets(value: object) -> None:
-    _convert("latency_targets_ms", value, Mapping[MemoryType, Annotated[float, Meta(ge=0.001)]])
-
-
 def _check_schedule(value: object) -> None:
     if isinstance(value, str):
         check_expression(value)
@@ -123,7 +120,7 @@ def _check_schedule(value: object) -> None:
 _OTHERWISE: Mapping[str, Callable[[Any], object]] = {
     "token_counter": _check_counter,
     "compaction_schedule": _check_schedule,
-    "latency_targets_ms": _check_targets,
+    "latency_targets_ms": lambda value: _convert("latency_targets_ms", value, _TARGETS),
     "redact": lambda value: value is None or Redactor(value),
 }
 """Checks of settings whose types do not say enough."""

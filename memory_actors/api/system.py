@@ -23,14 +23,13 @@ from msgspec.structs import replace
 
 from eventlog import MeasuredStore, OnDropped, require, to_datetime
 from eventlog.core.waiting import SharedExitStack, at_loop_end, to_the_end
-from memory_actors.api.parts import StoreParts
+from memory_actors.api.parts import Opening, StoreParts
 from memory_actors.api.system_upkeep import SystemUpkeep
 from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
 from memory_actors.base.background_tasks import end_tasks
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.on import On, Then, origin
-from memory_actors.base.opening import Opening
 from memory_actors.base.records import AsOf, Time, Trust
 from memory_actors.base.reports import (
     CompactionProgress,

@@ -11,7 +11,6 @@ from eventlog.core.records import to_datetime
 from memory_actors.api.bulk import UserBulk
 from memory_actors.api.data_protection import UserDataProtection
 from memory_actors.api.finding import found
-from memory_actors.api.reviewing import UserReviews
 from memory_actors.api.user_context import UserContext
 from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
@@ -42,7 +41,7 @@ from memory_actors.users.handles.short_term import ShortTermMemory
 from memory_actors.users.handles.working import WorkingMemory
 
 
-class UserMemory(UserBulk, UserDataProtection, UserReviews):
+class UserMemory(UserBulk, UserDataProtection):
     """One user's memory, as one agent and session see it. Cheap to make; no I/O until it is used.
 
     Every method may raise `UnavailableError` (the log could not be written), `QuarantinedError`
@@ -145,8 +144,10 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
             memory_id=memory_id,
             pinned=pinned,
         )
-        handle = self._handles[validation.check_memory_type(memory_type)].lasting(ttl_s)
-        return await handle._add(item, Adding(auto_prune, idempotency_key, on_duplicate))
+        handle = self._handles[validation.check_member(MemoryType, memory_type, "memory type")]
+        return await handle.lasting(ttl_s)._add(
+            item, Adding(auto_prune, idempotency_key, on_duplicate)
+        )
 
     async def turn(
         self,
@@ -336,7 +337,7 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
 
         :raises InvalidInputError: there is no such tier.
         """
-        tier = validation.check_tier(tier)
+        tier = validation.check_member(Tier, tier, "tier")
         await self._scope.carry_out(SetTier(now_us=self._scope.now_us(), tier=tier))
 
     async def grant(self, subject: str, right: Right | str = Right.READ) -> dict[str, Right]:
@@ -370,10 +371,12 @@ class UserMemory(UserBulk, UserDataProtection, UserReviews):
         return (await self._scope.carry_out(command)).grants.rights
 
     async def _put_summary(self, memory: Memory) -> Receipt:
-        """Add a summary as an export of another store has it. See plumbing.py."""
+        """Add a summary as an export has it; its originals stay where they are."""
         if not isinstance(memory, Memory):
             raise InvalidInputError(f"give a Memory, as `get` returns, not {memory!r:.80}")
-        handle = self._handles[validation.check_memory_type(memory.memory_type)]
+        handle = self._handles[
+            validation.check_member(MemoryType, memory.memory_type, "memory type")
+        ]
         if not isinstance(handle, Summarized):
             raise InvalidInputError(f"{memory.memory_type} memory has no summaries")
         return await handle._put_summary(memory)

@@ -295,7 +295,7 @@ async def _activated(
 def _make_indexes(path: Path) -> None:
     try:
         path.mkdir(DIRECTORY_MODE, exist_ok=True)
-        path.chmod(path.stat().st_mode & DIRECTORY_MODE)  # earlier versions let others in
+        path.chmod(path.stat().st_mode & DIRECTORY_MODE)
     except OSError as error:
         raise LogUnavailable(
             f"cannot make {path}: {error.strerror}: move away what is in its place"

@@ -21,11 +21,11 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -33,7 +33,7 @@ from eventlog import SettingStore
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
 from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
 from memory_actors.base.records import Tier
-from memory_actors.base.validation import check_name, check_tier
+from memory_actors.base.validation import check_member, check_name
 
 FILE, LOCK, SETTING = "api_keys.json", "api_keys.lock", "api keys"
 FRESH_S = 1.0
@@ -278,7 +278,7 @@ class KeyStore:
             check_name(user_id, "user_id")
         elif tier is not None:
             raise InvalidInputError("a root key has no tier: give a user, or leave the tier out")
-        wanted = None if tier is None else check_tier(tier)
+        wanted = None if tier is None else check_member(Tier, tier, "tier")
         token, key = new_key(user_id, wanted, datetime.now(UTC))
 
         def with_one_more(keys: Sequence[ApiKey]) -> list[ApiKey]:
@@ -376,9 +376,6 @@ class WithSessionKey(KeyStore):
         return self._session_key if matches(token, self._session_key) else super().find(token)
 
 
-T = TypeVar("T")
-
-
 class SharedSetting:
     """One setting of a store, as a file would be used: its methods wait. Not for the loop itself.
 
@@ -392,11 +389,10 @@ class SharedSetting:
 
     def load(self) -> bytes | None:
         """Return the value, None if there is none."""
-        return self._waited(self.store.load_setting(self.name))
+        call = self.store.load_setting(self.name)
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     def save(self, value: bytes, expected: bytes | None) -> bool:
         """Save a value over the expected one, and say whether it is there now."""
-        return self._waited(self.store.save_setting(self.name, value, expected=expected))
-
-    def _waited(self, call: Coroutine[object, object, T]) -> T:
+        call = self.store.save_setting(self.name, value, expected=expected)
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()

@@ -155,19 +155,6 @@ def matches(one: Origin, source: str | None, trust: Trust | None) -> bool:
 # --- as callers give them
 
 
-def check_trust(value: Trust | str) -> Trust:
-    """Return a trust from itself or its string.
-
-    :raises InvalidInputError: there is no such trust.
-    """
-    return check_member(Trust, value, "trust")
-
-
-def check_optional_trust(value: Trust | str | None) -> Trust | None:
-    """Return a trust, or None for None."""
-    return None if value is None else check_trust(value)
-
-
 def origin(source: str | None, trust: Trust | str | None) -> Origins:
     """Return the origins from a source and its trust: () if neither is given.
 
@@ -176,7 +163,7 @@ def origin(source: str | None, trust: Trust | str | None) -> Origins:
     named = check_optional_name(source, "source")
     if named == MANY:
         raise InvalidInputError(f"{MANY!r} stands for any source: name one")
-    checked = Trust.UNKNOWN if trust is None else check_trust(trust)
+    checked = Trust.UNKNOWN if trust is None else check_member(Trust, trust, "trust")
     one = Origin(named, checked)
     return () if one == UNSAID else (one,)
 
@@ -199,7 +186,7 @@ def wanted(sources: Sequence[str] | None, min_trust: Trust | str | None) -> Want
     :raises InvalidInputError: one of them is not what it must be.
     """
     among = None if sources is None else check_names(sources, "sources")
-    level = None if min_trust is None else LEVELS.index(check_trust(min_trust))
+    level = None if min_trust is None else LEVELS.index(check_member(Trust, min_trust, "trust"))
     if among is None and not level:
         return None
 

@@ -42,6 +42,7 @@ class WordEstimate(msgspec.Struct, frozen=True):
 _PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z\u00c0-\u024f]+|[\u00c0-\u024f]+"
 _PUNCTUATION: Final = r"[!-/:-@\[-`{-~]+"
 _NOT_ASCII: Final = r"[^\x00-\x7f]+"
+_ESCAPE: Final = r"\\."
 _RULE: Final = r"([\u2500-\u259f\u2026])\1{1,3}"  # of a frame, a tree or a bar: one token or two
 _INDENTS: Final = ("\n  ", "\n\t", "│  ")  # of a line, and of a branch of a tree
 _COMMON: Final = frozenset(  # a quarter or more of the words of an English text, few of others
@@ -52,32 +53,43 @@ _COMMON: Final = frozenset(  # a quarter or more of the words of an English text
     )
 )
 _ENGLISH_SHARE: Final = 0.25
-# About and at most; of Claude from 4.7 on, about and at most.
+_TRADITIONAL: Final = (  # common characters that Simplified Chinese writes otherwise
+    "[這個們來說時會為後對沒還過麼樣點開關無與從將應該讓實現問題檔執設訊錄輸碼變數連網頁選單]"
+)
+# About; at most, of Claude up to 4.6 and of the others; of Claude from 4.7 on, about and at most.
 _TOKENS: Final = {
-    "piece": (1.07, 1.09, 1.58, 1.65),
-    "letter beyond 6, not English": (0.31, 0.53, 0.66, 0.84),
-    "capital": (0.02, 0.86, 1.20, 1.65),
-    "capital, not English": (0.11, 0.58, 0.69, 0.74),
-    "run of punctuation": (0.60, 0.51, 0.45, 0.51),
-    "mark of punctuation": (0.09, 0.23, 0.26, 0.50),
-    "number": (0.94, 0.50, 0.85, 0.71),
-    "digit": (0.48, 0.85, 0.30, 0.33),
-    "new lines": (1.11, 2.46, 1.63, 2.17),
-    "blanks": (0.68, 1.15, 0.53, 1.99),
-    "blanks in a line": (1.18, 0.57, 1.29, 0.00),
+    "piece": (1.02, 1.13, 1.04, 1.40, 1.65),
+    "letter beyond 6, not English": (0.36, 0.43, 0.57, 0.80, 0.61),
+    "capital": (0.04, 0.59, 0.41, 1.51, 1.47),
+    "capital, not English": (0.00, 0.33, 0.00, 0.12, 1.68),
+    "run of punctuation": (0.65, 0.69, 0.67, 0.38, 0.87),
+    "mark of punctuation": (0.14, 0.10, 0.10, 0.39, 0.10),
+    "number": (0.55, 0.30, 0.17, 0.90, 0.00),
+    "digit": (0.55, 0.68, 1.09, 0.16, 0.64),
+    "new lines": (1.56, 2.98, 2.68, 2.28, 3.22),
+    "blanks": (0.03, 0.30, 0.30, 0.00, 0.30),
+    "blanks in a line": (0.86, 0.02, 0.00, 1.24, 0.00),
+    "k, w, y, not English": (0.35, 1.56, 1.07, 0.93, 1.83),  # few in Romance languages
+    "escape": (0.12, 0.89, 0.70, 0.46, 1.30),  # of JSON and code
+    "character of Traditional Chinese": (1.38, 6.41, 6.50, 0.75, 5.65),
 }
 _SCRIPTS: Final = {
-    r"[\u00a0-\u00ff\u2000-\u218f]+": (0.31, 1.08, 0.00, 0.00),  # é, ñ; dashes, quotation marks
-    r"[\u0100-\u024f]+": (1.69, 1.03, 1.69, 2.40),  # č, ł, ş
-    r"[\u0370-\u058f]+": (0.33, 0.46, 0.44, 0.51),  # Greek, Cyrillic, Armenian
-    r"[\u0590-\u08ff]+": (0.45, 0.79, 0.77, 0.79),  # Hebrew, Arabic
-    r"[\u0900-\u0dff]+": (0.54, 0.86, 0.83, 0.86),  # scripts of India
-    r"[\u0e00-\u1fff]+": (0.44, 0.96, 0.94, 0.96),  # Thai and its neighbours
-    r"[\u2190-\u2e7f]+": (0.95, 2.50, 1.99, 3.75),  # arrows, frames, symbols
-    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.80, 1.24, 1.21, 1.29),  # Chinese
-    r"[\u3000-\u33ff\uff00-\uffef]+": (0.66, 0.84, 0.82, 0.83),  # kana; punctuation of both
-    r"[\ua000-\ud7ff]+": (0.69, 1.34, 1.34, 1.29),  # Korean
-    r"[\U00010000-\U0010ffff]+": (2.64, 2.40, 3.30, 3.30),  # emoji
+    r"[\u00a0-\u00ff\u2000-\u218f]+": (0.37, 0.94, 1.09, 0.12, 1.15),  # é, ñ; dashes
+    r"[\u0100-\u024f]+": (1.19, 0.75, 0.80, 0.91, 0.50),  # č, ł, ş
+    r"[\u1e00-\u1fff]+": (0.00, 0.30, 0.30, 0.00, 0.30),  # ế, ộ
+    r"[\u0250-\u03ff]+": (0.45, 0.73, 0.50, 0.74, 0.72),  # Greek
+    r"[\u0400-\u058f]+": (0.29, 0.42, 0.44, 0.40, 0.41),  # Cyrillic, Armenian
+    r"[\u0590-\u05ff]+": (0.75, 0.63, 0.96, 0.78, 0.50),  # Hebrew
+    r"[\u0600-\u08ff]+": (0.39, 0.76, 0.42, 0.76, 0.73),  # Arabic
+    r"[\u0900-\u097f]+": (0.51, 0.86, 0.69, 0.85, 0.85),  # Devanagari
+    r"[\u0980-\u0dff]+": (0.77, 1.02, 1.48, 0.92, 1.00),  # other scripts of India
+    r"[\u0e00-\u0e7f]+": (0.40, 0.97, 0.54, 0.95, 0.95),  # Thai
+    r"[\u0e80-\u1dff]+": (0.92, 0.78, 2.07, 0.75, 0.74),  # Lao, Georgian, Khmer and others
+    r"[\u2190-\u2e7f]+": (0.98, 2.50, 2.50, 0.99, 2.50),  # arrows, frames, symbols
+    r"[\u2e80-\u2fff\u3400-\u9fff\uf900-\ufaff]+": (0.76, 1.26, 1.03, 1.17, 1.24),  # Chinese
+    r"[\u3000-\u33ff\uff00-\uffef]+": (0.52, 0.68, 0.56, 0.70, 0.68),  # kana; punctuation of both
+    r"[\ua000-\ud7ff]+": (0.74, 1.41, 0.86, 1.36, 1.38),  # Korean
+    r"[\U00010000-\U0010ffff]+": (2.88, 3.51, 3.67, 3.12, 3.30),  # emoji
 }
 _WEIGHTS: Final = tuple(zip(*_TOKENS.values(), *_SCRIPTS.values(), strict=True))
 
@@ -103,15 +115,15 @@ class CalibratedEstimate(msgspec.Struct, frozen=True):
 
     def count(self, text: str) -> int:
         """Return about how many tokens a text has."""
-        return round(self._weighed(text, 0))
+        return round(self._weighed(text, 3 if self.new_claude else 0))
 
     def most(self, text: str) -> int:
         """Return a number that the tokenizers above do not pass: what a text takes of a budget."""
-        return max(self.count(text), math.ceil(self._weighed(text, 1)))
+        bounds = (4,) if self.new_claude else (1, 2)
+        return max(self.count(text), *(math.ceil(self._weighed(text, one)) for one in bounds))
 
     def _weighed(self, text: str, column: int) -> float:
-        weights = _WEIGHTS[column + 2 * self.new_claude]
-        return float(sum(map(operator.mul, weights, _amounts(text))))
+        return float(sum(map(operator.mul, _WEIGHTS[column], _amounts(text))))
 
 
 @lru_cache(maxsize=COUNTS_KEPT)
@@ -136,6 +148,9 @@ def _amounts(text: str) -> tuple[float, ...]:
         text.count("\n") - text.count("\n\n"),
         blanks,
         blanks - sum(map(text.count, _INDENTS)),
+        foreign * sum(map(text.count, "kwyKWY")),
+        len(findall(_ESCAPE, text)),
+        len(findall(_TRADITIONAL, others)),
         *(sum(map(len, findall(script, others))) if others else 0 for script in _SCRIPTS),
     )
 

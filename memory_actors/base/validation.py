@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog.core.records import TIME_US_MAX, TIME_US_MIN, to_us
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.records import IS_COMPRESSED, MemoryType, Tier, Time
+from memory_actors.base.records import IS_COMPRESSED, Time
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -154,22 +154,6 @@ def check_scopes(values: Sequence[str]) -> tuple[str, ...]:
 def check_optional_name(value: object, what: str) -> str | None:
     """Return a name, or None for None."""
     return None if value is None else check_name(value, what)
-
-
-def check_memory_type(value: MemoryType | str) -> MemoryType:
-    """Return a memory type from itself or its string.
-
-    :raises InvalidInputError: there is no such type.
-    """
-    return check_member(MemoryType, value, "memory type")
-
-
-def check_tier(value: Tier | str) -> Tier:
-    """Return a tier from itself or its string.
-
-    :raises InvalidInputError: there is no such tier.
-    """
-    return check_member(Tier, value, "tier")
 
 
 def check_member(of: type[E], value: str, what: str) -> E:

@@ -23,7 +23,7 @@ with collector_at_rest():
     from eventlog import EventLogError
     from eventlog.files.datafile import advice
     from memory_actors.base.errors import MemoryActorsError
-    from memory_actors.base.version import version
+    from memory_actors.base.package import version
     from memory_actors.cli.options import OF_NEW, OF_NODE, App, Group
     from memory_actors.cli.output import print_error
     from memory_actors.cli.running import log_to_stderr
@@ -56,9 +56,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Serving": {"serve": "serve ui keys", "mcp": "mcp agent"},
     "The store": {
         "log": "stats verify",
-        "keeping": "backup copy repair heads heads-key",
+        "keeping": "backup copy repair heads heads-key model",
         "doctor": "doctor",
-        "model": "model",
     },
     "More": {"improve": "improve", "demo": "demo"},
 }

@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 import click
 
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter
-from memory_actors.base.docstrings import doc_of
+from memory_actors.base.package import doc_of
 from memory_actors.base.records import Item, Receipt
 from memory_actors.cli import options
 from memory_actors.cli.options import App, Count

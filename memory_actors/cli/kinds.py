@@ -1,6 +1,6 @@
 """entity, episode, document: commands of the kinds that are more than a text."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import click
 import msgspec
 from rich.tree import Tree
 
+from memory_actors.api.operations import OPERATIONS
 from memory_actors.api.user import UserMemory
 from memory_actors.base.records import (
     Document,
@@ -44,8 +45,14 @@ class Known(NamedTuple):
     """Of an entity."""
 
 
-async def _known(user: UserMemory, record: Entity | Episode | Document) -> Known:
-    return Known(record, await user.get(record.memory_id))
+def _known(operation: str) -> Callable[..., Awaitable[Known]]:
+    """Return an operation that reads a record, and the same as a memory."""
+
+    async def read(user: UserMemory, **given: object) -> Known:
+        record = await OPERATIONS[operation].call(user, given)
+        return Known(record, await user.get(record.memory_id))
+
+    return read
 
 
 # --- entity
@@ -85,8 +92,8 @@ def end(receipt: Receipt) -> None:
     say(f"{ended}: {receipt.memory_id}")
 
 
-async def _entity(user: UserMemory, entity_ref: str, type: str | None) -> Known:  # noqa: A002
-    known = await _known(user, await user.entities.get(entity_ref, type))
+async def _entity(user: UserMemory, **given: object) -> Known:
+    known = await _known("entities.get")(user, **given)
     related = await user.entities.relationships(known.record.memory_id, ended=True)
     return known._replace(relationships=related)
 
@@ -189,12 +196,8 @@ def finish(receipt: Receipt, success: bool) -> None:
     say(f"{'Done' if success else 'Failed'}: {receipt.memory_id}")
 
 
-async def _episode(user: UserMemory, episode_id: str) -> Known:
-    return await _known(user, await user.episodes.get(episode_id))
-
-
 mirrors(
-    "episodes.get", episode, work=_episode, as_json=lambda known: known.record,
+    "episodes.get", episode, work=_known("episodes.get"), as_json=lambda known: known.record,
     help="Show the episode ID with its steps.",
 )(lambda known: print_memory(known.memory))  # fmt: skip
 
@@ -245,12 +248,8 @@ def put(receipt: Receipt) -> None:
     say_added(receipt, "document")
 
 
-async def _document(user: UserMemory, key: str, collection: str) -> Known:
-    return await _known(user, await user.documents.get(key, collection))
-
-
 mirrors(
-    "documents.get", document, work=_document, collection=collection_of,
+    "documents.get", document, work=_known("documents.get"), collection=collection_of,
     as_json=lambda known: known.record,
     help="Show the document that has KEY in a collection, or that has this memory id.",
 )(lambda known: print_memory(known.memory))  # fmt: skip

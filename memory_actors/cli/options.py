@@ -12,9 +12,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from memory_actors.base.docstrings import doc_of
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.key_files import default_key_file, known_key_file
+from memory_actors.base.package import doc_of
 from memory_actors.base.records import MemoryType, Trust
 from memory_actors.extraction.protocol import Extract, Extractor
 from memory_actors.search.embedding.named import DEFAULT, maker_of

@@ -15,10 +15,10 @@ import msgspec
 import platformdirs
 
 from eventlog.core import logs
+from memory_actors.api.parts import Opening
 from memory_actors.api.user import UserMemory
 from memory_actors.base import calls
 from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
-from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.cli.options import (
     DATA_VARIABLE,

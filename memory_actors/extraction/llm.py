@@ -126,12 +126,10 @@ def _number(said: object) -> int:
 
 PROMPTS: Final = Path(__file__).parent / "prompts"
 MESSAGE_CHARACTERS_MAX: Final = 4_000
-"""The limit for a message in the prompt; longer ones are cut."""
 FACT_CHARACTERS_MAX: Final = 500
 TIMEOUT_S: Final = 60.0
 """Of one attempt: a local model writes some 20 tokens a second, and twenty facts take 800."""
 TOKENS_MAX: Final = 2_000
-"""Of the answer: some fifty facts."""
 
 _SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",

@@ -43,9 +43,9 @@ async def why(scope: Scope, memory_id: str) -> Why:
 
 def _now(memory_id: str, summary_id: str | None, last: WhyStep, living: set[str]) -> str:
     if memory_id in living:
-        return "It is there."
+        return "It is stored."
     if summary_id in living:
-        return f"It is not there itself: it is a part of the summary {summary_id}."
+        return f"It is now a part of the summary {summary_id}."
     what = "It is not there" if summary_id is None else f"Its summary {summary_id} is not there"
     began = last.effect in (Effect.ADDED, Effect.CHANGED, Effect.RESTORED)
     if began and not last.event.startswith("review."):

@@ -48,7 +48,6 @@ _SHORTER: Final[Mapping[str, str]] = {
     "prior to": "before", "subsequent to": "after", "until such time as": "until",
     "with regard to": "about", "with the exception of": "except",
 }  # fmt: skip
-"""Wordy phrases, and shorter ones that fit where they stand."""
 _PHRASES: Final = "|".join(one.replace(" ", r"[ \t]+") for one in _SHORTER)
 _WORDY: Final = re.compile(
     rf"(?<![\w'\u2019-])(?:(?P<phrase>{_PHRASES})"

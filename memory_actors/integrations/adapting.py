@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 import anyio.to_thread
 
 from memory_actors import sync
-from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.records import Item
 from memory_actors.sharing.system import MemorySystem, UserMemory
 
@@ -23,6 +23,7 @@ T = TypeVar("T")
 ADDED_AT_ONCE: Final = 1_000  # the most that `add_many` takes
 ID_CHARS: Final = 32
 QUERY_CHARS_MAX: Final = 2_000  # of the end: the question mostly stands there
+NEEDS: Final = "this adapter needs {}, which is missing or too old"
 SAID_BY: Final = ("user", "assistant")
 """The roles whose messages are kept: those of tools and of the system are not."""
 
@@ -87,11 +88,3 @@ async def add_messages(handle: AnyUser, messages: Sequence[Item]) -> None:
     for start in range(0, len(said), ADDED_AT_ONCE):
         some = said[start : start + ADDED_AT_ONCE]
         await reach(handle, lambda user, some=some: user.add_many(some, on_duplicate="keep"))
-
-
-def missing(extra: str, error: ImportError) -> MissingExtraError:
-    """Return the error of an adapter whose package is not installed, or is too old."""
-    return MissingExtraError(
-        f"memory_actors.integrations.{extra.replace('-', '_')} needs a package that is missing or "
-        f"too old ({error}): run `pip install 'memory-actors[{extra}]'`"
-    )

@@ -8,14 +8,13 @@ stores these messages and the answer, as one long-term memory each, in the sessi
 
 from typing import Final
 
+from memory_actors.base.errors import importing
 from memory_actors.base.records import Item, JsonObject
 from memory_actors.base.validation import check_count, check_name
 from memory_actors.integrations import adapting
 
-try:
+with importing(adapting.NEEDS, "agent-framework"):
     from agent_framework import AgentSession, ContextProvider, Message, SessionContext
-except ImportError as error:
-    raise adapting.missing("agent-framework", error) from error
 
 SOURCE_ID: Final = "memory_actors"
 TOKEN_BUDGET: Final = 1_000

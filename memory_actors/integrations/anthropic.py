@@ -12,16 +12,14 @@ from functools import partial
 from typing import Any, Final
 
 from memory_actors import sync
-from memory_actors.base.errors import InvalidInputError
-from memory_actors.integrations.adapting import AnyUser, checked_user, missing, reach
+from memory_actors.base.errors import InvalidInputError, importing
+from memory_actors.integrations.adapting import NEEDS, AnyUser, checked_user, reach
 from memory_actors.integrations.memory_tool.paths import ROOT, MemoryToolError
 from memory_actors.integrations.memory_tool.tool import MemoryTool
 from memory_actors.sharing.system import UserMemory
 
-try:
+with importing(NEEDS, "anthropic"):
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
-except ImportError as error:
-    raise missing("anthropic", error) from error
 
 CLEARED: Final = "All memory cleared"
 PATHS: Final = ("path", "old_path", "new_path")

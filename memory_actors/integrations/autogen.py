@@ -8,11 +8,11 @@ Before the model answers, memories about the last message of the user are added 
 
 from typing import Final
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, importing
 from memory_actors.base.validation import check_count
 from memory_actors.integrations import adapting
 
-try:
+with importing(adapting.NEEDS, "autogen"):
     from autogen_core import CancellationToken
     from autogen_core.memory import (
         Memory,
@@ -23,8 +23,6 @@ try:
     )
     from autogen_core.model_context import ChatCompletionContext
     from autogen_core.models import SystemMessage, UserMessage
-except ImportError as error:
-    raise adapting.missing("autogen", error) from error
 
 TEXTS: Final = (MemoryMimeType.TEXT.value, MemoryMimeType.MARKDOWN.value)
 

@@ -10,18 +10,16 @@ of an app are apart from those of others: theirs is the memory of the user `app/
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, importing
 from memory_actors.base.records import Hit, Item
 from memory_actors.integrations import adapting
 
-try:
+with importing(adapting.NEEDS, "google-adk"):
     from google.adk.events.event import Event
     from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
     from google.adk.memory.memory_entry import MemoryEntry
     from google.adk.sessions.session import Session
     from google.genai import types
-except ImportError as error:
-    raise adapting.missing("google-adk", error) from error
 
 SEARCH_RESULTS: Final = 10
 USER: Final = "user"

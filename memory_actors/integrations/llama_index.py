@@ -8,15 +8,14 @@ block gives back what is known about the last message.
 
 from typing import Any, Final
 
+from memory_actors.base.errors import importing
 from memory_actors.base.records import Item
 from memory_actors.integrations import adapting
 
-try:
+with importing(adapting.NEEDS, "llama-index"):
     from llama_index.core.base.llms.types import ChatMessage
     from llama_index.core.bridge.pydantic import Field
     from llama_index.core.memory import BaseMemoryBlock
-except ImportError as error:
-    raise adapting.missing("llama-index", error) from error
 
 BYTES_A_TOKEN: Final = 4  # about, as everywhere
 

@@ -12,17 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from eventlog.core.waiting import to_the_end
-from memory_actors.base.errors import InvalidInputError, NotFoundError
+from memory_actors.base.errors import InvalidInputError, NotFoundError, importing
 from memory_actors.base.records import Item, Memory, MemoryType
 from memory_actors.base.validation import LONG_BYTES_MAX, check_count, check_name, content_bytes
-from memory_actors.integrations.adapting import AnyUser, checked_user, missing, reach
+from memory_actors.integrations.adapting import NEEDS, AnyUser, checked_user, reach
 from memory_actors.sharing.system import UserMemory
 
-try:
+with importing(NEEDS, "openai-agents"):
     from agents import TResponseInputItem
     from agents.memory import SessionABC, SessionSettings
-except ImportError as error:
-    raise missing("openai-agents", error) from error
 
 T = TypeVar("T")
 KEPT_AS: Final = "openai_agents"

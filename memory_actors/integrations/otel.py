@@ -24,20 +24,16 @@ import msgspec
 
 from memory_actors.api.operations import OPERATIONS, OWNERS, Operation
 from memory_actors.base import calls
-from memory_actors.base.errors import InvalidInputError, MissingExtraError
+from memory_actors.base.errors import InvalidInputError, importing
+from memory_actors.base.package import version
 from memory_actors.base.privacy import hashed
 from memory_actors.base.records import JsonObject
-from memory_actors.base.version import version
 from memory_actors.sharing import remote
 from memory_actors.users.handles.redacting import Redacting, redacting
 
-try:
+with importing("traces need {}", "otel"):
     from opentelemetry import metrics, trace
     from opentelemetry.trace import Link, SpanKind, Status, StatusCode
-except ImportError as error:
-    raise MissingExtraError(
-        f"traces need {error.name}: run `pip install 'memory-actors[otel]'`"
-    ) from error
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

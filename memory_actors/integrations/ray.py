@@ -21,17 +21,15 @@ from typing import IO, Any, Final, TypeAlias
 import msgspec
 
 from eventlog.files.datafile import MADE, opened
-from memory_actors.base.errors import InvalidInputError
-from memory_actors.integrations.adapting import missing
+from memory_actors.base.errors import InvalidInputError, importing
+from memory_actors.integrations.adapting import NEEDS
 from memory_actors.sharing.address import place_of, shown
 from memory_actors.sharing.system import MemorySystem
 
-try:
+with importing(NEEDS, "ray"):
     import ray
     from ray.exceptions import RayError, RayTaskError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ImportError as error:
-    raise missing("ray", error) from error
 
 Work: TypeAlias = Callable[[MemorySystem, str], Awaitable[Any]]
 

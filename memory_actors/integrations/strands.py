@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from secrets import token_hex
 from typing import Final
 
-from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.errors import InvalidInputError, importing
 from memory_actors.base.records import Item, Receipt
 from memory_actors.integrations.adapting import (
+    NEEDS,
     AnyUser,
     add_messages,
     checked_user,
     lasting_id,
-    missing,
     reach,
 )
 from memory_actors.integrations.tools import memory_tools
 
-try:
+with importing(NEEDS, "strands"):
     from strands import tool
     from strands.memory.types import (
         AddMessagesContext,
@@ -34,8 +34,6 @@ try:
     )
     from strands.types.content import Message
     from strands.types.tools import AgentTool
-except ImportError as error:
-    raise missing("strands", error) from error
 
 SEARCH_RESULTS: Final = 10
 SCORE: Final = "_relevanceScore"

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from memory_actors import sync
-from memory_actors.base.docstrings import doc_of
 from memory_actors.base.errors import InvalidInputError, NotFoundError, QuotaExceededError
+from memory_actors.base.package import doc_of
 from memory_actors.base.records import Hit, Trust
 from memory_actors.integrations.adapting import AnyUser, checked_user
 from memory_actors.sharing.system import UserMemory

@@ -121,9 +121,9 @@ class Remembering:
         await user.turn(text, "user", session_id=self._session_id, memory_id=memory_id)
         return memory_id
 
-    async def after(self, user: UserMemory, asked: str, answer: str) -> None:
-        """Store an answer, if it has words."""
-        if not answer.strip():
+    async def after(self, user: UserMemory, asked: str | None, answer: str) -> None:
+        """Store an answer to a message, if it has words."""
+        if asked is None or not answer.strip():
             return
         try:
             memory_id = lasting_id(asked, answer)
@@ -185,8 +185,6 @@ async def _asynchronous(
     before = partial(memory.before, dialect=dialect, arguments=arguments)
     asked = await reach(memory.user, before)
     response = await call(**arguments)
-    if asked is None:
-        return response
 
     async def done(answer: str) -> None:
         await reach(memory.user, partial(memory.after, asked=asked, answer=answer))
@@ -203,8 +201,6 @@ def _synchronous(
     before = partial(memory.before, dialect=dialect, arguments=arguments)
     asked = sync.on_loop(memory.user, before)
     response = call(**arguments)
-    if asked is None:
-        return response
 
     def done(answer: str) -> None:
         sync.on_loop(memory.user, partial(memory.after, asked=asked, answer=answer))

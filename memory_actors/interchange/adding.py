@@ -5,6 +5,7 @@ since. Others are merged with what is there: an entity by its name and type (it 
 it), a document and an entry of working memory by their key (the file's takes their place). An
 import ends no relationship that is there, unless the file has this very one with its end.
 """
+# ruff: noqa: SLF001 - imports call the half of these handles that is no operation
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,7 +16,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from eventlog.core.records import to_datetime
-from memory_actors.api.plumbing import from_origins, put_block, put_summary, writing_again
 from memory_actors.base import errors
 from memory_actors.base.records import Episode, Item, Memory, MemoryType, Receipt, as_record
 from memory_actors.base.validation import time_us
@@ -65,9 +65,11 @@ class Adder:
                 one.origins, one.agent_id, one.expires_at_us,
             ),
         ):  # fmt: skip
-            user = from_origins(self._given, origins) if origins else self._given
-            if agent_id is not None or expires_at_us is not None:
-                user = writing_again(user, agent_id, expires_at_us)
+            user = self._given._with(origins=origins) if origins else self._given
+            if agent_id is not None:
+                user = user._with(agent_id=agent_id)
+            if expires_at_us is not None:
+                user = user._with(lives_until_us=expires_at_us)
             self._user, some = user, list(run)
             if not is_fact or not await self._are_added(some):
                 for entry in some:
@@ -144,14 +146,14 @@ class Adder:
                 return await self._put_document(entry.item, parts)
             case BlockParts() as parts:
                 block = msgspec.to_builtins(parts)
-                return await put_block(self._user, entry.memory_id, entry.item, block)
+                return await self._user.context._put_block(entry.memory_id, entry.item, block)
             case EmptyDocumentParts() as parts:
                 there = {info.name for info in await self._user.context.documents()}
                 if parts.document not in there:
                     await self._user.context.create(parts.document)
                 return None
             case SummaryData() as parts:
-                return await put_summary(self._user, _memory(entry, parts))
+                return await self._user._put_summary(_memory(entry, parts))
         return await self._add_text(entry)
 
     async def _note(self, entry: ReadLine, receipt: Receipt | None, *, again: bool = False) -> None:

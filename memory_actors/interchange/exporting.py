@@ -230,4 +230,3 @@ TARGETS: Final[Mapping[str, Writer]] = {
     "mcp-memory": _for_graph,
     "chroma": _for_chroma,
 }
-"""The programs that memories go to, and the writer of each."""

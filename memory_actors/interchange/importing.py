@@ -74,9 +74,7 @@ class ImportPlan:
         """The number of records that are memories, and of those that name no user."""
         self.users: Counter[str] = Counter()
         self._found: set[str] = set()
-        """The fields of theirs in `fields` that a record has."""
         self._names: set[str] = set()
-        """The names of their fields, some of them."""
         self._reading = self._new_reading()
 
     def report(self, user_id: str | None = None) -> ImportReport:

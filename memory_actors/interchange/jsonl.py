@@ -13,7 +13,6 @@ from typing import IO, Final
 import anyio.to_thread
 import msgspec
 
-from memory_actors.api.plumbing import put_forgotten
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.reports import ForgottenFact
 from memory_actors.interchange import records
@@ -53,7 +52,7 @@ async def import_jsonl(
             if progress is not None:
                 progress(batch[-1][2], total_bytes)
     if forgotten:  # last: a memory that was kept says such a fact, and more
-        await put_forgotten(user, forgotten)
+        await user._put_forgotten(forgotten)  # noqa: SLF001 - for imports
     report = adder.report(reading.notes())
     if reading.left_out and not report.added + report.unchanged:
         raise nothing_understood(Path(path), "our own JSON lines", reading)

@@ -126,7 +126,6 @@ FIELDS: Final = {
     | {name for name, kinds in _BY_KIND.items() if kind in kinds}
     for kind in MemoryType
 }
-"""The fields a kind has besides those that all have."""
 _USUAL: Final = {field.name: field.default for field in msgspec.structs.fields(_WholeLine)}
 
 
@@ -154,7 +153,6 @@ class ReadLine(NamedTuple):
     """A line that was read and checked."""
 
     place: str
-    """File and line, for messages."""
     kind: MemoryType
     item: Item
     value: Any = msgspec.UNSET
@@ -162,11 +160,8 @@ class ReadLine(NamedTuple):
     parts: Parts | None = None
     """The data that it has besides, or instead of, its content."""
     origins: Origins = ()
-    """Its origins, if the line says so."""
     agent_id: str | None = None
-    """The agent that wrote it, if the line says so."""
     expires_at_us: int | None = None
-    """The end of its time to live, if the line says so."""
     other_id: str | None = None
     """The id that it gets where its own stands for another memory; None: it is refused there."""
 
@@ -273,7 +268,8 @@ class LineReader:
         except msgspec.ValidationError as error:
             reason = str(error).replace("Object contains", "it has").replace(" - at `$.", " in `")
             raise InvalidInputError(reason) from error
-        kind = validation.check_memory_type(line.memory_type or MemoryType.LONG_TERM)
+        named = line.memory_type or MemoryType.LONG_TERM
+        kind = validation.check_member(MemoryType, named, "memory type")
         _check_fields(line, kind)
         content, parts = _content(line, kind), _parts(line, kind)
         occurred_at_us = micros_of(line.timestamp, "timestamp")

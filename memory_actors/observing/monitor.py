@@ -1,4 +1,4 @@
-"""The memory of this process, against two limits. The only importer of psutil.
+"""The memory of this process, against two limits.
 
 At the soft limit work goes on, but something is let go: a warning, and `on_soft`. Both come once
 for each crossing; the next crossing counts after use fell to 95 % of the soft limit, because
@@ -9,14 +9,14 @@ Reading costs some 10 microseconds, so it is done at most every `interval_s`: be
 the last one counts.
 """
 
-import os
+import resource
+import sys
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from pathlib import Path
 from typing import NoReturn
 
 import anyio
-import psutil
 
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import InvalidInputError, MemoryLimitError
@@ -29,14 +29,13 @@ SOFT_AGAIN = 0.95  # of the soft limit: 5 points below it the next crossing coun
 _logger = get_logger("memory_actors.observing.monitor")
 
 
-@lru_cache(maxsize=1)
-def _process(pid: int) -> psutil.Process:
-    return psutil.Process(pid)
-
-
 def resident_bytes() -> int:
     """Return the resident memory of this process."""
-    return int(_process(os.getpid()).memory_info().rss)  # by id: a forked child is another process
+    if sys.platform != "linux":
+        import psutil
+
+        return int(psutil.Process().memory_info().rss)
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize()
 
 
 class MemoryMonitor:

@@ -15,6 +15,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -59,7 +60,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-PLACE: Final = "memory_actors.place"  # in a scope: the `_Place` of its request
+PLACE: Final = "memory_actors.place"  # in a scope: its places, and what its end calls
 
 _logger = get_logger("memory_actors.server")
 
@@ -91,6 +92,7 @@ class Admission:
         if scope["type"] != "http":
             await self.routes(scope, receive, send)  # type: ignore[arg-type]
             return
+        app: Any = self._mcp if is_mcp(scope) else self.routes
         listens = scope["method"] == "GET" and (is_mcp(scope) or scope["path"].endswith(EVENTS))
         places = self._listening if listens else self._in_work
         if places.taken >= places.number and scope["path"] != HEALTH:
@@ -98,14 +100,14 @@ class Admission:
             return
         places.taken += 1
         try:
-            await self._admit(scope, receive, send, _Place(places))
+            with ExitStack() as ending:
+                asked = {**scope, "path": sent_path(scope), PLACE: (places, ending)}
+                await self._admit(app, asked, receive, send)
         finally:
             places.taken -= 1
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send, place: "_Place") -> None:
-        asked = {**scope, "path": sent_path(scope), PLACE: place}
+    async def _admit(self, app: Any, asked: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(send)
-        app: Any = self._mcp if is_mcp(scope) else self.routes
         try:
             async with asyncio.timeout(None) as work:
                 body = _Body(asked, receive, self._body_deadline_s, answer, work)
@@ -119,8 +121,6 @@ class Admission:
             _logger.warning("request broke off", error=reason(error))
             if not answer.begun:
                 await _answer(send, problem_of(error), getattr(error, "headers", None))
-        finally:
-            place.leave()
 
 
 class _Places:
@@ -130,28 +130,10 @@ class _Places:
         self.number, self.taken = number, 0
         self.of_keys: Counter[str] = Counter()
 
-
-class _Place:
-    """The place of a request among those of its key."""
-
-    def __init__(self, places: _Places):
-        self._number, self._taken = places.number, places.of_keys
-        self._key_id: str | None = None
-
-    def take(self, key: ApiKey) -> None:
-        if self._taken[key.id] >= of_key(key, self._number):
-            raise TooManyRequestsException(
-                f"This key has {self._taken[key.id]} requests in work: wait until one has ended.",
-                headers={"Retry-After": str(RETRY_AFTER_S)},
-            )
-        self._key_id = key.id
-        self._taken[key.id] += 1
-
-    def leave(self) -> None:
-        if self._key_id is not None:
-            self._taken[self._key_id] -= 1
-            if not self._taken[self._key_id]:
-                del self._taken[self._key_id]
+    def leave(self, key_id: str) -> None:
+        self.of_keys[key_id] -= 1
+        if not self.of_keys[key_id]:
+            del self.of_keys[key_id]
 
 
 def of_key(key: ApiKey, places: int) -> int:
@@ -165,8 +147,15 @@ def take_place(scope: Scope, key: ApiKey) -> None:
 
     :raises TooManyRequestsException: the key has as many in work as it may.
     """
-    place: _Place = scope[PLACE]
-    place.take(key)
+    places: _Places
+    places, ending = scope[PLACE]
+    if places.of_keys[key.id] >= of_key(key, places.number):
+        raise TooManyRequestsException(
+            f"This key has {places.of_keys[key.id]} requests in work: wait until one has ended.",
+            headers={"Retry-After": str(RETRY_AFTER_S)},
+        )
+    places.of_keys[key.id] += 1
+    ending.callback(places.leave, key.id)
 
 
 class _Answer:

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Final
 
 import msgspec
-from litestar import Litestar, Request, Response, Router, get
+from litestar import Litestar, Response, Router, get
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.exceptions import ClientException, HTTPException, NotFoundException
@@ -19,8 +19,8 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.base.errors import MissingExtraError
+from memory_actors.base.package import version
 from memory_actors.base.records import JsonObject
-from memory_actors.base.version import version
 from memory_actors.server import admin, dashboard, users
 from memory_actors.server.access import (
     BODY_DEADLINE_S,
@@ -47,7 +47,7 @@ BODY_BYTES_MAX: Final = 1024 * 1024  # four of the longest memories, or the long
 SCHEME: Final = "apiKey"
 
 
-class StrictRequest(Request[Any, Any, Any]):
+class StrictRequest(AnyRequest):
     """Reads a JSON body as what the route takes: no coercion, no unknown fields."""
 
     async def json(self) -> Any:

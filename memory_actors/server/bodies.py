@@ -224,7 +224,6 @@ class Users(msgspec.Struct, frozen=True, kw_only=True):
 
     users: list[str]
     total: int
-    """The number of all users."""
 
 
 class Health(msgspec.Struct, frozen=True):

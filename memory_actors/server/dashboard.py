@@ -28,9 +28,9 @@ from litestar.response import Redirect
 from memory_actors.api.operations import OPERATIONS, Operation, Parameter, struct_of
 from memory_actors.base.api_keys import ApiKey
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.package import version
 from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import check_count
-from memory_actors.base.version import version
 from memory_actors.server import DASHBOARD
 from memory_actors.server.access import (
     PUBLIC,

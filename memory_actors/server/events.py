@@ -90,10 +90,10 @@ async def _messages(
 ) -> AsyncIterator[ServerSentEventMessage]:
     """Yield events until there are no more, or the server ends; a comment where none came long."""
     ended = asyncio.create_task(ending.wait())
-    coming: asyncio.Task[LogEntry] | None = None
+    coming: asyncio.Task[LogEntry | None] | None = None
     try:
         while not ending.is_set():
-            coming = coming or asyncio.ensure_future(anext(events))
+            coming = coming or asyncio.ensure_future(anext(events, None))
             await asyncio.wait(
                 {coming, ended}, timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED
             )
@@ -101,9 +101,7 @@ async def _messages(
                 if not ending.is_set():
                     yield ServerSentEventMessage(comment="", data=None)
                 continue
-            try:
-                entry = coming.result()
-            except StopAsyncIteration:
+            if (entry := coming.result()) is None:
                 return
             coming = None
             yield ServerSentEventMessage(
@@ -113,6 +111,6 @@ async def _messages(
         ended.cancel()
         if coming is not None:
             coming.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration):
+            with suppress(asyncio.CancelledError):
                 await coming
         await events.aclose()  # type: ignore[attr-defined]

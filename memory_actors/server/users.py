@@ -104,7 +104,6 @@ QUERY: Final[Mapping[str, QueryParameter]] = {
     "limit": QueryParameter(ge=1, le=PAGE_MAX, examples=example(100)),
     "offset": QueryParameter(ge=0, examples=example(0)),
 }
-"""The parameters of operations as they are given in an address."""
 IN_QUERY: Final = {**IN_HTTP, **dict.fromkeys(("filters", "since", "until"), str | None)}
 
 
@@ -112,7 +111,6 @@ class Route(NamedTuple):
     """An operation at an address."""
 
     at: str
-    """Method and path."""
     operation: str
     title: str
     given: JsonObject | None = None

@@ -305,12 +305,6 @@ def make_lockable(directory: Path) -> bool:
     return True
 
 
-def unmake(directory: Path) -> None:
-    """Remove a directory that was made for a store that could not be opened, if it is empty."""
-    with suppress(OSError):
-        directory.rmdir()
-
-
 class OpeningTurn:
     """The right to open a store, or to take it over: one process at a time tries.
 

@@ -27,8 +27,8 @@ from memory_actors.sharing.address import Address, read_address
 from memory_actors.sharing.connecting import Connection, Own
 from memory_actors.sharing.declaration import How, Invocation
 from memory_actors.sharing.generated_operations import DECLARED
-from memory_actors.sharing.invocations import ERASURES, ask_at_once, call_of, from_here, nothing
-from memory_actors.sharing.values import decoder, error_bytes, error_of, unpacked
+from memory_actors.sharing.invocations import ERASURES, ask_at_once, call_of, nothing
+from memory_actors.sharing.values import decoder, error_bytes, error_of, packed, unpacked
 
 if TYPE_CHECKING:
     from memory_actors.api.system import MemorySystem
@@ -194,7 +194,10 @@ class Client:
                     continue
                 elif self.keeps:
                     position = item.position
-                    waiting.message = from_here(waiting.message, position)
+                    args, kwargs = unpacked(waiting.message.arguments, nothing)
+                    waiting.message.arguments = packed(
+                        [args, {**kwargs, "after": position}], nothing
+                    )
                 yield item
             await waiting.result
         finally:

@@ -7,6 +7,7 @@ owner that has the lock and says nothing is frozen, or blocked: nothing is done 
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eventlog.core.errors import LogLocked
@@ -24,7 +25,6 @@ from memory_actors.sharing.address import (
     is_shared,
     make_lockable,
     reachable,
-    unmake,
 )
 from memory_actors.sharing.frames import FrameLink
 from memory_actors.sharing.invocations import OWNED_HERE
@@ -292,7 +292,8 @@ class Connection:
             return None
         except BaseException:
             if is_made:
-                unmake(self._directory)
+                with suppress(OSError):  # it has something in it
+                    self._directory.rmdir()
             raise
         finally:
             turn.ended()

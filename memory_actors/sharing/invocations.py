@@ -13,8 +13,6 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-
 from memory_actors.api.parts import Choices
 from memory_actors.base.errors import (
     DeadlineExceededError,
@@ -101,14 +99,6 @@ def invocation_of(call: frames.Call, found: Found) -> Invocation:
     """
     args, kwargs = unpacked(call.arguments, found)
     return Invocation(call.operation, call.on, args, kwargs)
-
-
-def from_here(message: frames.Call, position: int) -> frames.Call:
-    """Return the call that goes on behind a position."""
-    args, kwargs = unpacked(message.arguments, nothing)
-    return msgspec.structs.replace(
-        message, arguments=packed([args, {**kwargs, "after": position}], nothing)
-    )
 
 
 def nothing(*_: object) -> Any:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from eventlog.core.capabilities import SettingStore
 from eventlog.core.lazy import collector_at_rest
 from eventlog.files.datafile import within_limits
-from memory_actors.api.parts import StoreParts, described
+from memory_actors.api.parts import Opening, StoreParts, described
 from memory_actors.base.errors import InvalidInputError, UnavailableError
-from memory_actors.base.opening import Opening
 from memory_actors.base.settings import Settings
 from memory_actors.sharing.address import place_of, server_url
 from memory_actors.sharing.client import Client

@@ -49,13 +49,6 @@ from memory_actors.base.records import Relationship
 from memory_actors.base.records import Neighbour
 from collections.abc import Mapping
 from memory_actors.base.records import Document
-from memory_actors.base.records import Episode
-from memory_actors.base.context_documents import ContextReceipt
-from memory_actors.base.context_documents import BlockChange
-from memory_actors.base.context_documents import ContextEntry
-from memory_actors.base.context_documents import ContextHit
-from memory_actors.base.context_documents import ContextSize
-from memory_actors.base.context_documents import DocumentBlock
 from memory_actors.base.records import MemoryType
 from memory_actors.base.records import Order
 from memory_actors.base.weights import Weights
@@ -75,6 +68,13 @@ from memory_actors.base.records import OnDuplicate
 from memory_actors.base.records import Item
 from memory_actors.base.reports import Undone
 from memory_actors.base.records import Tier
+from memory_actors.base.records import Episode
+from memory_actors.base.context_documents import ContextReceipt
+from memory_actors.base.context_documents import BlockChange
+from memory_actors.base.context_documents import ContextEntry
+from memory_actors.base.context_documents import ContextHit
+from memory_actors.base.context_documents import ContextSize
+from memory_actors.base.context_documents import DocumentBlock
 from memory_actors.base.reports import Context as Prompt
 from memory_actors.base.context_documents import DocumentInfo
 from memory_actors.base.reports import Moment
@@ -341,6 +341,240 @@ class Documents:
     def collections(self) -> dict[str, int]:
         "Return how many documents each collection has, by name."
 
+class UserMemory:
+    context: UserContext
+    working: WorkingMemory
+    short_term: ShortTermMemory
+    entities: EntityGraph
+    episodes: Episodes
+    documents: Documents
+    @property
+    def user_id(self) -> str:
+        "The id of the user whose memory it is."
+    def retrieve(
+        self,
+        query: str,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        memory_type: MemoryType | str | None = None,
+        top_k: int | None = None,
+        filters: Mapping[str, object] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
+        session_id: str | None = None,
+        exclude_ids: Sequence[str] = ...,
+        exclude_session: str | None = None,
+        min_score: float = 0.0,
+        token_budget: int | None = None,
+        diversity: float = 0.0,
+        order: Order | None = None,
+        explain: bool = False,
+        weights: Weights | None = None,
+        reference_time: Time | None = None,
+        compressed: bool = True,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
+    ) -> Hits:
+        'Return the `top_k` memories that best answer a query.\n\n`top_k` defaults to 5, or with a `token_budget` to as many as fit. `memory_types` None means\nall but context documents: named, their archives are searched; `memory_type` names one. The\nbest comes first. If you name several kinds, results are grouped by kind, working memory\nfirst, with the best of each among the `top_k`; `order` ("score", "kind") says otherwise.\nShort-term memory is searched in `session_id`, the handle\'s session, or the three used\nlast.\n\nFilters are exact and apply before ranking: `filters` on metadata (see filters.py), `since`\nand `until` on when a memory was true (first, last, or in between; for a summary, from its\nfirst original to its last), `as_of` (memories recorded until then; relationships that were\ntrue at it), `exclude_ids` and `exclude_session` (the message that was just stored is no\nanswer to itself).\n\nMessages and facts that say the same are one hit; `near_duplicates` names the others.\n`token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four\ntokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like\nbetter ones give way: then they come in the order in which they were chosen. `explain` gives\neach hit its signals. `weights` multiplies what a signal counts for; 0 switches it\noff.\n`reference_time` is what "last week" in a query is relative to (None: now).\n\n`sources` finds only what came from these and from nobody else, `min_trust` only what nobody\nless trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.\n`agent_id` finds only what this agent wrote (None: what any wrote).\n\nUp to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,\nlast, if they score more than the memories they displace; `compressed=False` leaves them\nout. `hits.answered` is the chance that the first hits answer at all. If the store has a\nreranker, it orders the best `Settings.reranker_hits`, summaries too; `score` stays as it\nwas. It has no say with a `diversity`, or kind by kind.\n\nA handle of `reads` searches its other scopes, too: all hits are ranked together, and each\nnames its `scope`.\n\n:raises InvalidInputError: an empty query, an unknown type, a bad filter or number.\n:raises EmbedderError: the query could not be embedded.\n:raises AccessDeniedError: one of the scopes may not be read.'
+    def get(self, memory_id: str) -> Memory:
+        "Return one memory.\n\n:raises NotFoundError: there is none with this id: never was, deleted, evicted, expired, or\n    compressed into a summary: `why` tells."
+    def list_memories(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        filters: Mapping[str, object] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
+    ) -> list[Memory]:
+        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the\ntime at which a memory was true, `session_id` names its session. `contains` is a text in its\ncontent, in any case: contents are read until enough are found."
+    def count(
+        self,
+        filters: Mapping[str, object] | None = None,
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        contains: str | None = None,
+    ) -> int:
+        "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source, trust or time."
+    def history(self, memory_id: str) -> list[HistoryEntry]:
+        "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nIf retention has dropped an event's payload, `data` says since when.\n\n:raises NotFoundError: no event ever named it."
+    def extractions(self, *, limit: int = 100) -> list[Extraction]:
+        "Return past extractions with the facts they found, newest first.\n\n`undone_at` is set if an extraction was undone."
+    def why(self, memory_id: str) -> Why:
+        "Return why a memory is there, or no longer is: each event of its life in words.\n\nFor a compressed memory it includes the fate of its summary; for a summary, the ids of\nits originals. Entities, relationships, episodes and documents alike.\n\n:raises NotFoundError: no event ever named it."
+    def grants(self) -> dict[str, Right]:
+        "Return the right of each subject that has a grant, by subject, in order.\n\n:raises AccessDeniedError: the subjects of the handle may not read here."
+    def right(self) -> Right | None:
+        "Return the right of the subjects of the handle, as it is now; None: they have none."
+    def usage(self) -> Usage:
+        "Return how much of each kind this user holds, and how full each limit is."
+    def estimate_monthly_cost(self) -> CostEstimate:
+        "Return the monthly cost of this user's memory at the prices in the settings."
+    def export(self) -> Iterator[Memory]:
+        "Yield every living memory as it was when the export began, kind by kind.\n\nThe order is that of api/finding.py: what a memory needs comes before it."
+    def purge(
+        self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
+    ) -> Purged:
+        "Remove everything from a source, of a trust level, or both, from memory.\n\nEach memory becomes what it would be had the source not spoken: what it wrote goes, what it\nchanged says again what others have said. Summaries that have anything of it go, and their\nother originals come back, as far as there is room. The log keeps all of it, for audits.\n\nIt is done in batches of up to 100 memories, each whole or not at all; after a crash, or an\nerror, repeat it. With `dry_run` nothing changes.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
+    def forget(
+        self,
+        what: str,
+        *,
+        everywhere: bool = True,
+        similar: float | None = None,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Forgotten:
+        "Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.\n\n`what` is the id of a memory that says it, also of one that was deleted, or the fact in\nwords. The memory goes, and with `everywhere` whatever else says the same: the same words\nbut for case, white space and punctuation at the end, as a text, sentence or clause of its\nown. A text that says more loses that part; where that cannot be done, the memory is `kept`.\nSummaries of it go, and their other originals come back.\n\nThe log keeps the events, with `[forgotten]` in the place of the words; no file has them any\nmore. A tombstone stays: a digest by which the fact is refused when it is added, captured,\nimported or extracted again (`ForgottenError`; in bulk, the receipt's operation is\n`forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,\nand refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing\nchanges.\n\nOther calls of this user get `BeingErasedError` while the log is rewritten; another `forget`\nwaits. After a crash, or an error, repeat it.\n\n:raises NotFoundError: nothing says that: give the id of a memory.\n:raises HeldError: the user is under a legal hold.\n:raises InvalidInputError: an argument is not what it must be.\n:raises MissingCapability: the store cannot take words out of the log.\n:raises EmbedderError: `similar` is given, and the fact could not be embedded."
+    def unforget(self, what: str) -> ForgottenFact:
+        "Let something that was forgotten come again: by its digest, or in its words.\n\nReturn its tombstone, which is gone.\n\n:raises NotFoundError: it was not forgotten."
+    def forgotten(self) -> list[ForgottenFact]:
+        "Return the forgotten facts that are refused, newest first: digests and times, no text.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here: whoever has the\n    key of a digest can test a guess."
+    def hold(self, reason: str) -> Hold:
+        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. The log\ndrops no event, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
+    def release(self, hold_id: str) -> Hold:
+        "Release a legal hold. With the last one, memories that are due go.\n\n:raises NotFoundError: it is not in force."
+    def holds(self, *, released: bool = False) -> list[Hold]:
+        "Return the legal holds in force, oldest first; with `released`, former ones, too."
+    def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
+        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. This\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
+    def delete_many(
+        self,
+        filters: Mapping[str, object],
+        *,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        sources: Sequence[str] | None = None,
+        min_trust: Trust | str | None = None,
+        agent_id: str | None = None,
+    ) -> list[Receipt]:
+        "Delete the memories that match; return a receipt for each. `count` says how many do.\n\nThe arguments choose as in `list_memories`. It is done in batches: each memory is deleted or\nnot, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer\nmatches `filters`, stays. Memories that are deleted along with another (an entity's\nrelationships) have no receipt.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which\n    matches everything, without `memory_types`."
+    def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        "Bring back memories that were pruned, evicted or deleted, as they were.\n\nA memory with a time to live keeps its expiry. If that is over, it lives as long again.\nAll or none: a refused call changes nothing. Living memories stay unchanged. Working and\nshort-term memory does not come back. Each kind is one append: where the process dies\nbetween two of them, or another write takes the room meanwhile, those of the first kinds are\nback; repeat it.\n\n:raises QuotaExceededError: there is no room for them.\n:raises NotFoundError: one of them never was.\n:raises InvalidInputError: one is a summary whose originals all live."
+    def full_id(self, beginning: str) -> str:
+        "Return the id that begins so, of a memory that is there or, if none is, that was.\n\nIf no living memory matches, this reads all events of the user.\n\n:raises NotFoundError: none does.\n:raises InvalidInputError: several do."
+    def expand(self, compressed_id: str) -> list[Memory]:
+        "Return the originals of a summary as they were, from the log, in order of time.\n\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
+    def undo_compaction(self, compressed_id: str) -> list[Receipt]:
+        "Bring the originals of a summary back, all or none; the summary goes.\n\nThey are left alone by compaction from then on.\n\n:raises QuotaExceededError: there is no room for all of them.\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
+    def pending(
+        self,
+        memory_types: Sequence[MemoryType | str] | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Memory]:
+        "Return the memories that wait for a review, the last that was added first.\n\nNo other read returns them. `expires_at` is when the wait ends: what nobody has approved by\nthen is rejected. `Settings.review` says what has to wait."
+    def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        "Add pending memories, as if they were added now by the one who had added them.\n\nOne by one: where one is refused, those before it are there. A fact that is there by now is\n`seen`, and an observation goes to the entity that has its name: the receipt has its id.\n\n:raises NotFoundError: one of them is not pending; nothing was approved.\n:raises QuotaExceededError: the context document has no room for it."
+    def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
+        "Reject pending memories, all or none: they never begin.\n\nTheir facts are refused from now on, as if forgotten (`forgotten` lists it, and\n`unforget` lets one come again). The log keeps the words, unless you `forget` them.\n\n:raises NotFoundError: one of them is not pending."
+    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
+        'Return a handle for what a source says: all that is written with it comes from there.\n\n`source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user\nor the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,\nthe output of a tool), or "unknown". No I/O.\n\n:raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.'
+    def reads(self, *scopes: str) -> Self:
+        "Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.\n\nThey ask in the name of the handle's subjects; if it names none, of this user. Everything\nelse, writes above all, is still about this user.\n\n:raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes."
+    def add(
+        self,
+        content: str,
+        memory_type: MemoryType | str = ...,
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        session_id: str | None = None,
+        role: str | None = None,
+        key: str | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        auto_prune: bool | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
+    ) -> Receipt:
+        'Add one memory, given as a text.\n\nThe meaning of the text depends on the type: a fact (long_term), a message (short_term), the\nvalue of `key` (working; without one, kept under its own id), an entity\'s name (entity; with\n`key`, that is the name and the text an observation), the goal of a new episode (episodic),\na JSON document (structured; a text that is no JSON object becomes {"text": …}), or an entry\nof MEMORY.md (context; in the section `key`). `session_id` and `role` are for messages and\nfacts, `pinned` for what can be pruned, `idempotency_key` for long-term memory; what means\nnothing for a type is refused. All but working memory is durable when this returns; that is\non disk within 50 ms. `auto_prune` makes room as `add_with_auto_prune` does (None: as the\nhandle says).\n\nA fact in the words of one that is there, of the same session, metadata and source, is that\none: it was seen once more (`times_seen`), the receipt\'s operation is `seen`, and its id the\nknown one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves\nall as it was. If it says nothing (the settings do, then), what has a session or an id of\nyour own is kept.\n\n`ttl_s` is the time to live in seconds: after it the memory is deleted, and until then\ncompaction leaves it alone. By default (None) the kind\'s default applies (`Settings.ttl_s`);\ninfinity keeps it. A fact that is said again lives as long as the longer of the two.\n\n:raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …\n:raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).'
+    def turn(
+        self,
+        content: str,
+        role: str = "user",
+        *,
+        session_id: str | None = None,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        memory_id: str | None = None,
+        auto_prune: bool | None = None,
+    ) -> Receipt:
+        'Add a turn of a chat to the messages of its session and to long-term memory, at once.\n\nBoth or neither, in one append. `role` says who speaks: "user", "assistant", or a name. The\nsession is `session_id`, else the handle\'s, else "default". `context(query)` then has the\nturn among the last messages of the session, and every session can find it. The receipt is\nthat of the memory; an id of your own that was used before adds nothing.\n\n:raises InvalidInputError: empty content, metadata that is not JSON, …\n:raises QuotaExceededError: long-term memory has no room and may make none (`auto_prune`),\n    or the turn is larger than a session may be.'
+    def add_with_auto_prune(
+        self,
+        content: str,
+        memory_type: MemoryType | str = ...,
+        *,
+        metadata: Metadata | None = None,
+        occurred_at: Time | None = None,
+        session_id: str | None = None,
+        role: str | None = None,
+        key: str | None = None,
+        memory_id: str | None = None,
+        pinned: bool = False,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
+    ) -> Receipt:
+        "Add one memory, and make room first if there is none; the fields are those of `add`.\n\nThe oldest tenth (at least one, never a pinned one) of its kind is pruned: the receipt's\noperation is then `add_with_prune`, and `restore(receipt.pruned)` brings them back. Working\nmemory lets the least recently used entries go, short-term memory always makes room.\n\n:raises QuotaExceededError: everything else is pinned, or it could never fit."
+    def add_many(
+        self,
+        items: Sequence[Item],
+        *,
+        auto_prune: bool | None = None,
+        idempotency_key: str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+        ttl_s: float | None = None,
+    ) -> list[Receipt]:
+        "Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.\n\nAn item with a `memory_id` that this user has used before adds nothing (its receipt says\n`unchanged`), so an interrupted run can be repeated. `on_duplicate` and `ttl_s` are as for\n`add`.\n\n:raises QuotaExceededError: they do not all fit; none was added."
+    def update(
+        self,
+        memory_id: str,
+        *,
+        content: str | None = None,
+        metadata: Metadata | None = None,
+        pinned: bool | None = None,
+        filters: Mapping[str, object] | None = None,
+    ) -> Receipt:
+        "Replace what a memory says or its metadata (as a whole); pin it, or let it go again.\n\nPinned memories are never pruned; of working and short-term memory nothing can be pinned,\nand entries of context documents are with `user.context.pin`. With `filters` on its metadata\n(see filters.py) it is changed only if it matches them at the moment of the change: what\nsomebody else has written since it was read is not overwritten.\n\n:raises NotFoundError: there is no such memory, or it does not match.\n:raises InvalidInputError: nothing is given, or it cannot be pinned."
+    def delete(self, memory_id: str, *, filters: Mapping[str, object] | None = None) -> Receipt:
+        "Delete a memory: it is never returned again. The log keeps what it was, for audits.\n\nWith `filters` on its metadata it is deleted only if it matches them at that moment.\n\n:raises NotFoundError: there is no such memory, or it does not match."
+    def extract(
+        self,
+        session_id: str | None = None,
+        *,
+        message_ids: Sequence[str] | None = None,
+        metadata: Metadata | None = None,
+        within: Metadata | None = None,
+        batches_max: int = ...,
+        dry_run: bool = False,
+    ) -> Extraction:
+        "Have the extractor find facts in the messages that are new, and remember them.\n\nMessages are those of short-term memory, and long-term memories with a role; of a session\n(None: the handle's, or all), or only those of `message_ids`. Each is read once. Facts\nbecome long-term memories with the origins of the messages and with `metadata`; older facts\nare superseded or forgotten where the extractor proposes that, and `undo` takes it all back.\n`within` is metadata that sets facts apart from others: those that are found have it, and\nonly facts that have it are shown to the extractor, changed, or the same as a new one.\n`batches_max` bounds how often the extractor is asked, with up to 20 messages at a time.\nWith `dry_run` nothing changes: what is returned is what would be remembered.\n\nA batch is whole or not at all: where one fails, those before it stand, and its messages are\nread by the next call. If the extractor's answer is invalid, it is asked again with fewer\nmessages; one that makes none alone counts as read, and is told as refused.\n\n:raises InvalidInputError: the store was opened without an extractor, or an argument is not\n    what it must be.\n:raises NotFoundError: one of `message_ids` is not there, and was not read before.\n:raises ExtractorError: it failed, or its answer cannot be used.\n:raises QuotaExceededError: there is no room for what was found.\n:raises EmbedderError: the messages could not be embedded."
+    def undo(self, extraction_id: str) -> Undone:
+        "Take back what an extraction has done, all or none; its messages stay read.\n\nFacts that it added go, unless somebody has reworded them since. Superseded facts become\ncurrent again, and forgotten facts are restored. Once is enough, and more does no harm.\n\n:raises NotFoundError: there is no such extraction.\n:raises QuotaExceededError: there is no room for what comes back."
+    def set_tier(self, tier: Tier | str) -> None:
+        "Set this user's tier, and with it the limits, from now on and durably.\n\nA tier below the present use deletes nothing: reads work, adds are refused until there is\nroom, and `usage` says so.\n\n:raises InvalidInputError: there is no such tier."
+    def grant(self, subject: str, right: Right | str = ...) -> dict[str, Right]:
+        'Give a person, an agent or an API key a right, in place of the one that it had.\n\nReturns the right of each subject then, as `grants` does.\n\n`subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id\nof a key. The rights are "read"; "write", which includes it; "manage", which includes both,\ngrants and the tier. From its first grant on, the scope is open to nobody else, but for the\nembedding process and the person of the scope\'s own name.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises InvalidInputError: no subject, an unknown right, or too many grants.'
+    def revoke(self, subject: str) -> dict[str, Right]:
+        "Take the right of a subject: its next read or write is refused, at every door.\n\nReturns the right of each subject that still has one.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises NotFoundError: it has no grant."
+
 class Episodes:
     def lasting(self, ttl_s: float | None) -> Self:
         "Return a handle whose adds expire after some seconds; None: as the settings say.\n\n:raises InvalidInputError: it is not above 0."
@@ -435,240 +669,6 @@ class ContextDocument:
         "Return headings and entries in order, with their own texts: `render` joins them."
     def synced(self, label: str = "") -> tuple[tuple[str, bytes], ...] | None:
         "Return the base that `note_synced` recorded last, or None if it has another label.\n\nA line missing in one file was not deleted in another: a base is good for its own file only."
-
-class UserMemory:
-    context: UserContext
-    working: WorkingMemory
-    short_term: ShortTermMemory
-    entities: EntityGraph
-    episodes: Episodes
-    documents: Documents
-    @property
-    def user_id(self) -> str:
-        "The id of the user whose memory it is."
-    def retrieve(
-        self,
-        query: str,
-        *,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        memory_type: MemoryType | str | None = None,
-        top_k: int | None = None,
-        filters: Mapping[str, object] | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        as_of: Time | None = None,
-        session_id: str | None = None,
-        exclude_ids: Sequence[str] = ...,
-        exclude_session: str | None = None,
-        min_score: float = 0.0,
-        token_budget: int | None = None,
-        diversity: float = 0.0,
-        order: Order | None = None,
-        explain: bool = False,
-        weights: Weights | None = None,
-        reference_time: Time | None = None,
-        compressed: bool = True,
-        sources: Sequence[str] | None = None,
-        min_trust: Trust | str | None = None,
-        agent_id: str | None = None,
-    ) -> Hits:
-        'Return the `top_k` memories that best answer a query.\n\n`top_k` defaults to 5, or with a `token_budget` to as many as fit. `memory_types` None means\nall but context documents: named, their archives are searched; `memory_type` names one. The\nbest comes first. If you name several kinds, results are grouped by kind, working memory\nfirst, with the best of each among the `top_k`; `order` ("score", "kind") says otherwise.\nShort-term memory is searched in `session_id`, the handle\'s session, or the three used\nlast.\n\nFilters are exact and apply before ranking: `filters` on metadata (see filters.py), `since`\nand `until` on when a memory was true (first, last, or in between; for a summary, from its\nfirst original to its last), `as_of` (memories recorded until then; relationships that were\ntrue at it), `exclude_ids` and `exclude_session` (the message that was just stored is no\nanswer to itself).\n\nMessages and facts that say the same are one hit; `near_duplicates` names the others.\n`token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four\ntokens; `Settings.token_counter` counts. `diversity` (0 to 1) makes results that are like\nbetter ones give way: then they come in the order in which they were chosen. `explain` gives\neach hit its signals. `weights` multiplies what a signal counts for; 0 switches it\noff.\n`reference_time` is what "last week" in a query is relative to (None: now).\n\n`sources` finds only what came from these and from nobody else, `min_trust` only what nobody\nless trusted had a say in: "unknown" leaves out what is untrusted, "trusted" all but that.\n`agent_id` finds only what this agent wrote (None: what any wrote).\n\nUp to two summaries of compressed memories (`source="compressed"`) are among the `top_k`,\nlast, if they score more than the memories they displace; `compressed=False` leaves them\nout. `hits.answered` is the chance that the first hits answer at all. If the store has a\nreranker, it orders the best `Settings.reranker_hits`, summaries too; `score` stays as it\nwas. It has no say with a `diversity`, or kind by kind.\n\nA handle of `reads` searches its other scopes, too: all hits are ranked together, and each\nnames its `scope`.\n\n:raises InvalidInputError: an empty query, an unknown type, a bad filter or number.\n:raises EmbedderError: the query could not be embedded.\n:raises AccessDeniedError: one of the scopes may not be read.'
-    def get(self, memory_id: str) -> Memory:
-        "Return one memory.\n\n:raises NotFoundError: there is none with this id: never was, deleted, evicted, expired, or\n    compressed into a summary: `why` tells."
-    def list_memories(
-        self,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        *,
-        filters: Mapping[str, object] | None = None,
-        sources: Sequence[str] | None = None,
-        min_trust: Trust | str | None = None,
-        limit: int = 100,
-        offset: int = 0,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        contains: str | None = None,
-    ) -> list[Memory]:
-        "Return memories, newest first by the time they were true.\n\n`sources`, `min_trust` and `agent_id` are as in `retrieve`. `since` and `until` bound the\ntime at which a memory was true, `session_id` names its session. `contains` is a text in its\ncontent, in any case: contents are read until enough are found."
-    def count(
-        self,
-        filters: Mapping[str, object] | None = None,
-        *,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        sources: Sequence[str] | None = None,
-        min_trust: Trust | str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        contains: str | None = None,
-    ) -> int:
-        "Return how many memories `list_memories` would list with the same arguments.\n\n:raises InvalidInputError: an unknown type, a bad filter, source, trust or time."
-    def history(self, memory_id: str) -> list[HistoryEntry]:
-        "Return every event that touched a memory, oldest first; also of one that is deleted.\n\nIf retention has dropped an event's payload, `data` says since when.\n\n:raises NotFoundError: no event ever named it."
-    def extractions(self, *, limit: int = 100) -> list[Extraction]:
-        "Return past extractions with the facts they found, newest first.\n\n`undone_at` is set if an extraction was undone."
-    def why(self, memory_id: str) -> Why:
-        "Return why a memory is there, or no longer is: each event of its life in words.\n\nFor a compressed memory it includes the fate of its summary; for a summary, the ids of\nits originals. Entities, relationships, episodes and documents alike.\n\n:raises NotFoundError: no event ever named it."
-    def grants(self) -> dict[str, Right]:
-        "Return the right of each subject that has a grant, by subject, in order.\n\n:raises AccessDeniedError: the subjects of the handle may not read here."
-    def right(self) -> Right | None:
-        "Return the right of the subjects of the handle, as it is now; None: they have none."
-    def usage(self) -> Usage:
-        "Return how much of each kind this user holds, and how full each limit is."
-    def estimate_monthly_cost(self) -> CostEstimate:
-        "Return the monthly cost of this user's memory at the prices in the settings."
-    def export(self) -> Iterator[Memory]:
-        "Yield every living memory as it was when the export began, kind by kind.\n\nThe order is that of api/finding.py: what a memory needs comes before it."
-    def pending(
-        self,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        *,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> list[Memory]:
-        "Return the memories that wait for a review, the last that was added first.\n\nNo other read returns them. `expires_at` is when the wait ends: what nobody has approved by\nthen is rejected. `Settings.review` says what has to wait."
-    def approve(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        "Add pending memories, as if they were added now by the one who had added them.\n\nOne by one: where one is refused, those before it are there. A fact that is there by now is\n`seen`, and an observation goes to the entity that has its name: the receipt has its id.\n\n:raises NotFoundError: one of them is not pending; nothing was approved.\n:raises QuotaExceededError: the context document has no room for it."
-    def reject(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        "Reject pending memories, all or none: they never begin.\n\nTheir facts are refused from now on, as if forgotten (`forgotten` lists it, and\n`unforget` lets one come again). The log keeps the words, unless you `forget` them.\n\n:raises NotFoundError: one of them is not pending."
-    def purge(
-        self, source: str | None = None, *, trust: Trust | str | None = None, dry_run: bool = False
-    ) -> Purged:
-        "Remove everything from a source, of a trust level, or both, from memory.\n\nEach memory becomes what it would be had the source not spoken: what it wrote goes, what it\nchanged says again what others have said. Summaries that have anything of it go, and their\nother originals come back, as far as there is room. The log keeps all of it, for audits.\n\nIt is done in batches of up to 100 memories, each whole or not at all; after a crash, or an\nerror, repeat it. With `dry_run` nothing changes.\n\n:raises InvalidInputError: neither a source nor a trust, or an unknown one."
-    def forget(
-        self,
-        what: str,
-        *,
-        everywhere: bool = True,
-        similar: float | None = None,
-        reason: str = "",
-        dry_run: bool = False,
-    ) -> Forgotten:
-        "Forget a fact: take it out of all kinds and out of the log, and refuse it from now on.\n\n`what` is the id of a memory that says it, also of one that was deleted, or the fact in\nwords. The memory goes, and with `everywhere` whatever else says the same: the same words\nbut for case, white space and punctuation at the end, as a text, sentence or clause of its\nown. A text that says more loses that part; where that cannot be done, the memory is `kept`.\nSummaries of it go, and their other originals come back.\n\nThe log keeps the events, with `[forgotten]` in the place of the words; no file has them any\nmore. A tombstone stays: a digest by which the fact is refused when it is added, captured,\nimported or extracted again (`ForgottenError`; in bulk, the receipt's operation is\n`forgotten`). With `similar`, a cosine from 0 to 1, it also has the embedding of the fact,\nand refuses facts at least that similar. `unforget` lifts it. With `dry_run` nothing\nchanges.\n\nOther calls of this user get `BeingErasedError` while the log is rewritten; another `forget`\nwaits. After a crash, or an error, repeat it.\n\n:raises NotFoundError: nothing says that: give the id of a memory.\n:raises HeldError: the user is under a legal hold.\n:raises InvalidInputError: an argument is not what it must be.\n:raises MissingCapability: the store cannot take words out of the log.\n:raises EmbedderError: `similar` is given, and the fact could not be embedded."
-    def unforget(self, what: str) -> ForgottenFact:
-        "Let something that was forgotten come again: by its digest, or in its words.\n\nReturn its tombstone, which is gone.\n\n:raises NotFoundError: it was not forgotten."
-    def forgotten(self) -> list[ForgottenFact]:
-        "Return the forgotten facts that are refused, newest first: digests and times, no text.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here: whoever has the\n    key of a digest can test a guess."
-    def hold(self, reason: str) -> Hold:
-        "Put this user under a legal hold, until `release`; there may be several.\n\nMeanwhile no retention rule applies and nothing expires by its time to live. The log\ndrops no event, recalls included, and `erase` and `forget` are refused. Writes,\ndeletes and quotas work as ever, and the sessions of short-term memory end: the log keeps\nwhat leaves. It keeps who placed the hold, too: the subject of this handle, or its agent.\n\n:raises InvalidInputError: a reason that is empty or over 512 bytes."
-    def release(self, hold_id: str) -> Hold:
-        "Release a legal hold. With the last one, memories that are due go.\n\n:raises NotFoundError: it is not in force."
-    def holds(self, *, released: bool = False) -> list[Hold]:
-        "Return the legal holds in force, oldest first; with `released`, former ones, too."
-    def apply_retention(self, *, dry_run: bool = False, from_log: bool = False) -> Retained:
-        "Delete what the retention rules no longer allow, now: see `Settings.retention`.\n\nWith `dry_run` nothing changes: the result is what would go. The log keeps what a memory\nwas, for audits, as after a `delete`. With `from_log` the words of all that rules have ever\ndeleted leave the log, too, as with `forget`: replays show that something was there. This\nrewrites the file of the log.\n\n:raises MissingCapability: the store cannot take words out of the log."
-    def delete_many(
-        self,
-        filters: Mapping[str, object],
-        *,
-        memory_types: Sequence[MemoryType | str] | None = None,
-        sources: Sequence[str] | None = None,
-        min_trust: Trust | str | None = None,
-        agent_id: str | None = None,
-    ) -> list[Receipt]:
-        "Delete the memories that match; return a receipt for each. `count` says how many do.\n\nThe arguments choose as in `list_memories`. It is done in batches: each memory is deleted or\nnot, and after a crash, or an error, repeat it. One that is changed meanwhile, and no longer\nmatches `filters`, stays. Memories that are deleted along with another (an entity's\nrelationships) have no receipt.\n\n:raises InvalidInputError: an unknown type, a bad filter, source or trust; or `{}`, which\n    matches everything, without `memory_types`."
-    def restore(self, memory_ids: Sequence[str]) -> list[Receipt]:
-        "Bring back memories that were pruned, evicted or deleted, as they were.\n\nA memory with a time to live keeps its expiry. If that is over, it lives as long again.\nAll or none: a refused call changes nothing. Living memories stay unchanged. Working and\nshort-term memory does not come back. Each kind is one append: where the process dies\nbetween two of them, or another write takes the room meanwhile, those of the first kinds are\nback; repeat it.\n\n:raises QuotaExceededError: there is no room for them.\n:raises NotFoundError: one of them never was.\n:raises InvalidInputError: one is a summary whose originals all live."
-    def full_id(self, beginning: str) -> str:
-        "Return the id that begins so, of a memory that is there or, if none is, that was.\n\nIf no living memory matches, this reads all events of the user.\n\n:raises NotFoundError: none does.\n:raises InvalidInputError: several do."
-    def expand(self, compressed_id: str) -> list[Memory]:
-        "Return the originals of a summary as they were, from the log, in order of time.\n\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
-    def undo_compaction(self, compressed_id: str) -> list[Receipt]:
-        "Bring the originals of a summary back, all or none; the summary goes.\n\nThey are left alone by compaction from then on.\n\n:raises QuotaExceededError: there is no room for all of them.\n:raises NotFoundError: it is no summary, or its originals are not here (any more)."
-    def from_source(self, source: str | None, trust: Trust | str | None = None) -> Self:
-        'Return a handle for what a source says: all that is written with it comes from there.\n\n`source` is a name of yours for it: a URL, a tool, a person. `trust` is "trusted" (the user\nor the operator vouches for it), "untrusted" (anybody may have written it: a page, a mail,\nthe output of a tool), or "unknown". No I/O.\n\n:raises InvalidInputError: a source that is empty or over 512 bytes, or an unknown trust.'
-    def reads(self, *scopes: str) -> Self:
-        "Return a handle whose `retrieve` and `context` ask other users or scopes, too. No I/O.\n\nThey ask in the name of the handle's subjects; if it names none, of this user. Everything\nelse, writes above all, is still about this user.\n\n:raises InvalidInputError: a name that is empty or over 512 bytes, or more than 16 scopes."
-    def add(
-        self,
-        content: str,
-        memory_type: MemoryType | str = ...,
-        *,
-        metadata: Metadata | None = None,
-        occurred_at: Time | None = None,
-        session_id: str | None = None,
-        role: str | None = None,
-        key: str | None = None,
-        memory_id: str | None = None,
-        pinned: bool = False,
-        auto_prune: bool | None = None,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-        ttl_s: float | None = None,
-    ) -> Receipt:
-        'Add one memory, given as a text.\n\nThe meaning of the text depends on the type: a fact (long_term), a message (short_term), the\nvalue of `key` (working; without one, kept under its own id), an entity\'s name (entity; with\n`key`, that is the name and the text an observation), the goal of a new episode (episodic),\na JSON document (structured; a text that is no JSON object becomes {"text": …}), or an entry\nof MEMORY.md (context; in the section `key`). `session_id` and `role` are for messages and\nfacts, `pinned` for what can be pruned, `idempotency_key` for long-term memory; what means\nnothing for a type is refused. All but working memory is durable when this returns; that is\non disk within 50 ms. `auto_prune` makes room as `add_with_auto_prune` does (None: as the\nhandle says).\n\nA fact in the words of one that is there, of the same session, metadata and source, is that\none: it was seen once more (`times_seen`), the receipt\'s operation is `seen`, and its id the\nknown one. `on_duplicate` says otherwise: "keep" makes it a memory of its own, "skip" leaves\nall as it was. If it says nothing (the settings do, then), what has a session or an id of\nyour own is kept.\n\n`ttl_s` is the time to live in seconds: after it the memory is deleted, and until then\ncompaction leaves it alone. By default (None) the kind\'s default applies (`Settings.ttl_s`);\ninfinity keeps it. A fact that is said again lives as long as the longer of the two.\n\n:raises InvalidInputError: empty content, an unknown type, metadata that is not JSON, …\n:raises QuotaExceededError: no room for it, and no leave to make some (`auto_prune`).'
-    def turn(
-        self,
-        content: str,
-        role: str = "user",
-        *,
-        session_id: str | None = None,
-        metadata: Metadata | None = None,
-        occurred_at: Time | None = None,
-        memory_id: str | None = None,
-        auto_prune: bool | None = None,
-    ) -> Receipt:
-        'Add a turn of a chat to the messages of its session and to long-term memory, at once.\n\nBoth or neither, in one append. `role` says who speaks: "user", "assistant", or a name. The\nsession is `session_id`, else the handle\'s, else "default". `context(query)` then has the\nturn among the last messages of the session, and every session can find it. The receipt is\nthat of the memory; an id of your own that was used before adds nothing.\n\n:raises InvalidInputError: empty content, metadata that is not JSON, …\n:raises QuotaExceededError: long-term memory has no room and may make none (`auto_prune`),\n    or the turn is larger than a session may be.'
-    def add_with_auto_prune(
-        self,
-        content: str,
-        memory_type: MemoryType | str = ...,
-        *,
-        metadata: Metadata | None = None,
-        occurred_at: Time | None = None,
-        session_id: str | None = None,
-        role: str | None = None,
-        key: str | None = None,
-        memory_id: str | None = None,
-        pinned: bool = False,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-        ttl_s: float | None = None,
-    ) -> Receipt:
-        "Add one memory, and make room first if there is none; the fields are those of `add`.\n\nThe oldest tenth (at least one, never a pinned one) of its kind is pruned: the receipt's\noperation is then `add_with_prune`, and `restore(receipt.pruned)` brings them back. Working\nmemory lets the least recently used entries go, short-term memory always makes room.\n\n:raises QuotaExceededError: everything else is pinned, or it could never fit."
-    def add_many(
-        self,
-        items: Sequence[Item],
-        *,
-        auto_prune: bool | None = None,
-        idempotency_key: str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-        ttl_s: float | None = None,
-    ) -> list[Receipt]:
-        "Add up to 1,000 long-term memories in one embedding batch and one commit, all or none.\n\nAn item with a `memory_id` that this user has used before adds nothing (its receipt says\n`unchanged`), so an interrupted run can be repeated. `on_duplicate` and `ttl_s` are as for\n`add`.\n\n:raises QuotaExceededError: they do not all fit; none was added."
-    def update(
-        self,
-        memory_id: str,
-        *,
-        content: str | None = None,
-        metadata: Metadata | None = None,
-        pinned: bool | None = None,
-        filters: Mapping[str, object] | None = None,
-    ) -> Receipt:
-        "Replace what a memory says or its metadata (as a whole); pin it, or let it go again.\n\nPinned memories are never pruned; of working and short-term memory nothing can be pinned,\nand entries of context documents are with `user.context.pin`. With `filters` on its metadata\n(see filters.py) it is changed only if it matches them at the moment of the change: what\nsomebody else has written since it was read is not overwritten.\n\n:raises NotFoundError: there is no such memory, or it does not match.\n:raises InvalidInputError: nothing is given, or it cannot be pinned."
-    def delete(self, memory_id: str, *, filters: Mapping[str, object] | None = None) -> Receipt:
-        "Delete a memory: it is never returned again. The log keeps what it was, for audits.\n\nWith `filters` on its metadata it is deleted only if it matches them at that moment.\n\n:raises NotFoundError: there is no such memory, or it does not match."
-    def extract(
-        self,
-        session_id: str | None = None,
-        *,
-        message_ids: Sequence[str] | None = None,
-        metadata: Metadata | None = None,
-        within: Metadata | None = None,
-        batches_max: int = ...,
-        dry_run: bool = False,
-    ) -> Extraction:
-        "Have the extractor find facts in the messages that are new, and remember them.\n\nMessages are those of short-term memory, and long-term memories with a role; of a session\n(None: the handle's, or all), or only those of `message_ids`. Each is read once. Facts\nbecome long-term memories with the origins of the messages and with `metadata`; older facts\nare superseded or forgotten where the extractor proposes that, and `undo` takes it all back.\n`within` is metadata that sets facts apart from others: those that are found have it, and\nonly facts that have it are shown to the extractor, changed, or the same as a new one.\n`batches_max` bounds how often the extractor is asked, with up to 20 messages at a time.\nWith `dry_run` nothing changes: what is returned is what would be remembered.\n\nA batch is whole or not at all: where one fails, those before it stand, and its messages are\nread by the next call. If the extractor's answer is invalid, it is asked again with fewer\nmessages; one that makes none alone counts as read, and is told as refused.\n\n:raises InvalidInputError: the store was opened without an extractor, or an argument is not\n    what it must be.\n:raises NotFoundError: one of `message_ids` is not there, and was not read before.\n:raises ExtractorError: it failed, or its answer cannot be used.\n:raises QuotaExceededError: there is no room for what was found.\n:raises EmbedderError: the messages could not be embedded."
-    def undo(self, extraction_id: str) -> Undone:
-        "Take back what an extraction has done, all or none; its messages stay read.\n\nFacts that it added go, unless somebody has reworded them since. Superseded facts become\ncurrent again, and forgotten facts are restored. Once is enough, and more does no harm.\n\n:raises NotFoundError: there is no such extraction.\n:raises QuotaExceededError: there is no room for what comes back."
-    def set_tier(self, tier: Tier | str) -> None:
-        "Set this user's tier, and with it the limits, from now on and durably.\n\nA tier below the present use deletes nothing: reads work, adds are refused until there is\nroom, and `usage` says so.\n\n:raises InvalidInputError: there is no such tier."
-    def grant(self, subject: str, right: Right | str = ...) -> dict[str, Right]:
-        'Give a person, an agent or an API key a right, in place of the one that it had.\n\nReturns the right of each subject then, as `grants` does.\n\n`subject` is "person:ada" (a name alone is a person), "agent:planner" or "key:" and the id\nof a key. The rights are "read"; "write", which includes it; "manage", which includes both,\ngrants and the tier. From its first grant on, the scope is open to nobody else, but for the\nembedding process and the person of the scope\'s own name.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises InvalidInputError: no subject, an unknown right, or too many grants.'
-    def revoke(self, subject: str) -> dict[str, Right]:
-        "Take the right of a subject: its next read or write is refused, at every door.\n\nReturns the right of each subject that still has one.\n\n:raises AccessDeniedError: the subjects of the handle may not manage here.\n:raises NotFoundError: it has no grant."
 
 class UserContext(ContextDocument):
     def __call__(

@@ -297,7 +297,6 @@ def _static(function: Callable[P, Awaitable[T]]) -> "staticmethod[P, T]":
 
 
 CLASSES: Final[dict[type, type[Blocking]]] = {}
-"""The class here of each class of the async API."""
 for _kind in WRAPPED:
     CLASSES[_kind] = blocking(_kind)
 

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
-from memory_actors.base.on import On, Origins, check_optional_trust, matches
+from memory_actors.base.on import On, Origins, matches
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport
-from memory_actors.base.validation import check_flag, check_optional_name
+from memory_actors.base.validation import check_flag, check_member, check_optional_name
 from memory_actors.base.watching import tell
 from memory_actors.kinds.provenance import SourcePurged
 from memory_actors.kinds.purging import PURGED_AT_ONCE, Purge, applied
@@ -77,7 +77,8 @@ def checked_source(
     """
     if source is None and trust is None:
         raise InvalidInputError("purge what? Give a source, a trust, or both")
-    return check_optional_name(source, "source"), check_optional_trust(trust)
+    level = None if trust is None else check_member(Trust, trust, "trust")
+    return check_optional_name(source, "source"), level
 
 
 async def purge_source(

@@ -10,8 +10,9 @@ import msgspec
 from support.in_memory_log import InMemoryLog
 from support.postgres import lent_url
 
-from eventlog import Decider, EventLog, EventRegistry, EventStore
+from eventlog import Decider, Environment, EventLog, EventRegistry, EventStore
 from eventlog.keys import keyfile
+from eventlog.lmdb.tables import TABLES
 
 registry = EventRegistry()
 FOREVER = 2**62
@@ -30,6 +31,24 @@ class Noted(msgspec.Struct, frozen=True):
 @registry.event("test.counted")
 class Counted(msgspec.Struct, frozen=True):
     count: int
+
+
+@registry.event("test.keyed", keys=lambda event: [event.key or event.text[:3]])
+class Keyed(msgspec.Struct, frozen=True):
+    text: str
+    key: str = ""
+
+
+def opened(path: Path, **options: Any) -> AbstractAsyncContextManager[EventLog]:
+    """Open a log of these events."""
+    return EventLog.open(path, registry, **options)
+
+
+def changed(path: Path, change: Callable[[Environment, Any], object]) -> None:
+    """Change rows of a closed log past its rules, with CRCs that hold."""
+    env = Environment(path / "log.mdb", TABLES)
+    env.write(lambda txn: change(env, txn))
+    env.close()
 
 
 @asynccontextmanager

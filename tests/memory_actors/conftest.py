@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fakes import FakeClock, FakeEmbedder, FakeIds
+from support.fakes import FakeClock, FakeEmbedder, FakeIds, FakeTokenEmbedder
 from support.llm_server import server
 from support.postgres import lent_url
 from support.through import (
@@ -18,7 +18,7 @@ from support.through import (
     through_client,
 )
 
-from memory_actors import MemorySystem, Settings
+from memory_actors import MemorySystem, Settings, UserMemory
 from memory_actors.sharing import http
 
 __all__ = ["server"]  # a language model's server on loopback
@@ -87,8 +87,9 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def embedder() -> FakeEmbedder:
-    return FakeEmbedder()
+def embedder(request: pytest.FixtureRequest) -> FakeEmbedder:
+    with_tokens = request.node.get_closest_marker("tokens") is not None
+    return FakeTokenEmbedder() if with_tokens else FakeEmbedder()
 
 
 @pytest.fixture
@@ -111,3 +112,16 @@ def open_memory(tmp_path: Path, clock: FakeClock, embedder: FakeEmbedder) -> Ope
             yield memory
 
     return open_
+
+
+@pytest.fixture
+async def memory(open_memory: Open) -> AsyncIterator[MemorySystem]:
+    """A new store, open until the test has ended."""
+    async with open_memory() as memory:
+        yield memory
+
+
+@pytest.fixture
+def user(memory: MemorySystem) -> UserMemory:
+    """A user of it."""
+    return memory.user("ada")

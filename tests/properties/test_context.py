@@ -12,6 +12,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.fakes import Words
 from support.given import recorded
 
 from memory_actors import (
@@ -53,15 +54,6 @@ ANY = st.integers(0, 1 << 16)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(context.KIND.Dump).decode
-
-
-class Words:
-    """One token a word."""
-
-    name = "words"
-
-    def count(self, said: str) -> int:
-        return len(said.split())
 
 
 BUDGET = TokenBudget(soft_tokens=SOFT, hard_tokens=HARD, counter=Words())

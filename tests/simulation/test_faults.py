@@ -6,7 +6,7 @@ Kills have tests of their own beside this one, the model in `tests/properties`.
 import pytest
 
 from bench.faults import ROWS, run
-from bench.faults.commands import COMMANDS, ELSEWHERE, PLUMBING
+from bench.faults.commands import COMMANDS, ELSEWHERE, PRIVATE
 from memory_actors.api.operations import OPERATIONS
 
 SEED = 7
@@ -35,5 +35,5 @@ def test_a_row_of_the_matrix_holds(name: str) -> None:
 
 def test_every_operation_is_among_those_that_are_cancelled() -> None:
     """One that needs arguments and has none in bench/faults/commands.py cannot even be imported."""
-    called = {name.split(" ")[0] for name in COMMANDS.keys() - PLUMBING.keys()}
+    called = {name.split(" ")[0] for name in COMMANDS.keys() - PRIVATE.keys()}
     assert called | ELSEWHERE == OPERATIONS.keys()

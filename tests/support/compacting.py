@@ -96,3 +96,9 @@ async def contents(user: UserMemory) -> list[tuple[str, str]]:
 
 def outcomes(report: CompactionReport) -> list[str]:
     return [cluster.outcome for cluster in report.clusters]
+
+
+async def told(memory: MemorySystem, user_id: str = "ada") -> list[Any]:
+    user = memory.user(user_id)
+    found = await user.retrieve("login", top_k=50)
+    return [await contents(user), {hit.content for hit in found}, (await user.usage()).kinds]

@@ -83,3 +83,12 @@ class FakeIds:
     def __call__(self, _now_us: int) -> str:
         self.count += 1
         return f"m{self.count}"
+
+
+class Words:
+    """One token a word: sums are easily seen."""
+
+    name = "words"
+
+    def count(self, said: str) -> int:
+        return len(said.split())

@@ -6,6 +6,7 @@ from typing import Any
 from eventlog import Recorded
 from memory_actors import Limits, Plan, Settings, Tier
 from memory_actors.kinds.kind import Kind
+from memory_actors.kinds.long_term import MemoryAdded
 
 
 def recorded(event: Any, version: int = 1, stored_bytes: int = 10) -> Recorded[Any]:
@@ -16,6 +17,14 @@ def recorded(event: Any, version: int = 1, stored_bytes: int = 10) -> Recorded[A
 def fold(kind: Kind, events: Sequence[Any]) -> Any:
     """Return a kind's state after events."""
     return kind.fold(kind.initial, [recorded(e, v) for v, e in enumerate(events, start=1)])
+
+
+def added(name: str, *, at: int = 0, size: int = 10, pinned: bool = False) -> MemoryAdded:
+    """Return the event that added a memory."""
+    return MemoryAdded(
+        memory_id=name, content=name, size_bytes=size, digest=name.encode(), occurred_at_us=at,
+        pinned=pinned,
+    )  # fmt: skip
 
 
 def pro(limits: Limits) -> dict[Tier, Plan]:

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 from eventlog.files.datafile import named
 from memory_actors import MemorySystem
-from memory_actors.api.parts import StoreParts, described
-from memory_actors.base.opening import Opening
+from memory_actors.api.parts import Opening, StoreParts, described
 from memory_actors.server import KeyStore
 from memory_actors.server.serving import address, listening, new_server
 from memory_actors.sharing.client import Client

@@ -30,16 +30,12 @@ STEPS_MAX: Final = 50
 """The limit for the steps of an episode, as memory has it: the last ones are kept."""
 STEP_CHARACTERS_MAX: Final = 2_000
 ERROR_CHARACTERS_MAX: Final = 300
-"""The limit for what is kept of the output of a failed command."""
 SUMMARY_MEMORIES_MAX, SUMMARY_WORDS_MAX = 500, 150
 COPIED_MAX: Final = 1_000
 """The limit for the memories in which turns are looked for: a server lists no more at once."""
 LAST_TURN: Final = "last_turn"
-"""The metadata of a summary that names the last turn which it is about."""
 NO_KIND: Final = {"exists": False}
-"""The filter of messages, which have no `kind`."""
 REPLY: Final = ":reply"
-"""The end of the id of a reply, behind that of its prompt."""
 CHAINED: Final = re.compile(r"&&|;|\n")
 ASSIGNMENT: Final = re.compile(r"^(?:\w+=\S*\s+)+")
 
@@ -64,7 +60,6 @@ class Fix(NamedTuple):
     changed: list[str]
     """The files that were changed in between."""
     passed: str = ""
-    """The command line that passed."""
 
 
 class Captured(NamedTuple):

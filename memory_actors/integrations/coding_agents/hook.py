@@ -94,7 +94,6 @@ NAMES: Final = {
     "name": ("hook_event_name", "hookEventName", "agent_action_name"),
     "session": ("session_id", "sessionId", "conversation_id", "trajectory_id"),
 }
-"""The names that hosts have for the name of an event, and for the id of a session."""
 
 
 class HookEvent(NamedTuple):
@@ -106,7 +105,6 @@ class HookEvent(NamedTuple):
     session_id: str
     directory: str
     transcript: str
-    """Its path, or nothing."""
     prompt: str
 
 
@@ -114,9 +112,7 @@ class HookCommand(NamedTuple):
     """How a hook finds the memory: the options of its command line."""
 
     data: str
-    """The directory or the URL of the store."""
     user: str = "default"
-    """The person."""
     team: str = ""
     """The URL of the server that has the memory of projects; none: the same store has it."""
 

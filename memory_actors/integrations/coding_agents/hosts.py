@@ -12,7 +12,6 @@ Moment: TypeAlias = Literal["start", "prompt", "turn", "compaction", "end"]
 """The meaning of an event. A compaction may come in the middle of a turn, which is stored when it
 has ended."""
 HOOK_S_MAX: Final = 30
-"""The time after which a host gives up a hook of ours."""
 _COMMAND: Final = {"type": "command", "timeout": HOOK_S_MAX}
 _CODE: Final = (
     "Library/Application Support/Code" if sys.platform == "darwin" else ".config/Code"
@@ -45,7 +44,6 @@ class Host(NamedTuple):
     home: tuple[str, str] = ("", "")
     """The variable that moves its files, and their directory in the home directory otherwise."""
     transcripts: str = ""
-    """The pattern of its transcripts below that."""
 
     def place(self) -> str:
         """Return the directory below which its transcripts are."""

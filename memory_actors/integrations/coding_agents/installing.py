@@ -16,15 +16,14 @@ import platformdirs
 
 from eventlog.files.datafile import make_directory, written_whole
 from memory_actors.base.errors import InvalidInputError
+from memory_actors.base.package import version
 from memory_actors.base.processes import ended
 from memory_actors.base.records import JsonObject
-from memory_actors.base.version import version
 from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
 from memory_actors.integrations.mcp import clients, config_text
 
 OURS: Final = re.compile(r"memory_actors.integrations.coding_agents")
-"""Matches the command of a hook of ours."""
 CLAUDE_S_MAX: Final = 60.0
 DESCRIPTION: Final = "Long-term memory: captures sessions and brings back what answers a prompt."
 RULES: Final = """<!-- memory-actors -->
@@ -170,7 +169,6 @@ class PluginChange(NamedTuple):
     command: HookCommand | None
     """None: it is removed."""
     commands: Sequence[Sequence[str]]
-    """The commands of Claude Code that do so."""
 
     @property
     def is_none(self) -> bool:

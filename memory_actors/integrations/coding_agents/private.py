@@ -19,16 +19,13 @@ ASSIGNED: Final = re.compile(
 SENSITIVE: Final = re.compile(
     r"key|token|secret|passw|pwd|credential|auth|dsn|private", re.IGNORECASE
 )
-"""Matches names of variables whose values are secret however short they are."""
 VALUE_LENGTH_MIN, SENSITIVE_LENGTH_MIN = 8, 4
 TEXT_CHARACTERS_MAX: Final = 20_000
-"""The limit for a text; longer ones are pasted files."""
 ENV_FILES_MAX: Final = 100
 ENV_BYTES_MAX: Final = 1 << 20
 DIRECTORIES_MAX: Final = 1_000
 """The limit for the directories in which such files are looked for, the upper ones first."""
 OTHERS: Final = ("node_modules", "site-packages")
-"""Directories with the files of other projects."""
 
 
 class Cleaner:

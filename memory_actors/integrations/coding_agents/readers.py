@@ -49,22 +49,17 @@ CHANGES: Final = (
     "write_file", "create_file", "insert_edit_into_file", "replace_string_in_file",
     "multi_replace_string_in_file",
 )  # fmt: skip
-"""Tools that change a file."""
 PLACES: Final = ("file_path", "notebook_path", "path", "filePath")
-"""Their arguments that name it."""
 
 
 class Reader(NamedTuple):
     """Reads the transcripts of a format."""
 
     entries: Callable[[Path], Iterator[Entry]]
-    """Yields what was said and done."""
     working_directory: Callable[[Path], str | None]
     """Returns the directory in which a session was held, if it is known."""
     session_id: Callable[[Path], str] = lambda path: path.stem
-    """Returns the id of a session as hooks name it."""
     within: Callable[[Path], Iterator[Path]] = lambda path: iter((path,))
-    """Yields the transcripts that a file holds."""
 
 
 def reader_of(host: str) -> Reader:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from eventlog.files.datafile import read_bytes
+from memory_actors.api.parts import Opening
 from memory_actors.base.errors import (
     InvalidInputError,
     MemoryActorsError,
@@ -18,7 +19,6 @@ from memory_actors.base.errors import (
     UnavailableError,
 )
 from memory_actors.base.key_files import known_key_file
-from memory_actors.base.opening import Opening
 from memory_actors.base.records import Hit
 from memory_actors.base.settings import Settings
 from memory_actors.compaction.summarizers import OpenAISummarizer
@@ -122,7 +122,6 @@ def _opened(place: str) -> Opening[MemorySystem]:
 SILENT_S_MAX: Final = 1.0
 """A person waits no longer for an answer of a server."""
 TOP_K: Final = 5
-"""That of `retrieve`."""
 KEY_VARIABLE: Final = "MEMORY_ACTORS_API_KEY"
 KEY_FILE: Final = ".config/memory-actors/api-key"
 """The file of the key of a team's server, in the home directory: for its owner alone."""

@@ -17,6 +17,7 @@ entry that came to both in the cut-off one may come back or stand twice: it is n
 A refused append (a limit) leaves file and document as they are. Archived entries are written one
 way, to a separate file beside it.
 """
+# ruff: noqa: SLF001 - a sync calls the half of a document that is no operation
 
 import hashlib
 import math
@@ -32,7 +33,6 @@ import anyio.to_thread
 
 from eventlog.core.logs import get_logger
 from eventlog.core.records import Returned
-from memory_actors.api.plumbing import archive_digest, note_synced
 from memory_actors.base import text_files as files
 from memory_actors.base.context_documents import ContextEntry
 from memory_actors.base.errors import (
@@ -177,8 +177,8 @@ class _Sync:
             return False
         if merged.base != base:
             try:
-                await note_synced(
-                    self.document, merged.base, expected=text_digest(merged.text), label=label
+                await self.document._note_synced(
+                    merged.base, expected=text_digest(merged.text), label=label
                 )
             except StaleDocumentError:
                 return False
@@ -196,8 +196,7 @@ class _Sync:
 
     async def _append(self, live: Sequence[Placed], merged: Merged, label: str) -> bool:
         try:
-            receipt = await note_synced(
-                self.document,
+            receipt = await self.document._note_synced(
                 merged.file_base,
                 merged.changes,
                 expected=text_digest(render(block.raw for block in live)),
@@ -288,7 +287,7 @@ class _Watched:
         """
         text = render(block.raw for block in await self._document.blocks())
         file = await anyio.to_thread.run_sync(_stat, self._path)
-        sight = _Sight(file, text_digest(text), await archive_digest(self._document))
+        sight = _Sight(file, text_digest(text), await self._document._archive_digest())
         still = self._before is None or sight.file == self._before.file
         self._before = sight
         if not still or (sight == self._settled and monotonic() < self._retry_at_s):

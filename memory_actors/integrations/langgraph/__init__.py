@@ -1,10 +1,9 @@
 """A store for LangGraph. See docs/integrations/langgraph.md."""
 
-from memory_actors.integrations.adapting import missing
+from memory_actors.base.errors import importing
+from memory_actors.integrations.adapting import NEEDS
 
-try:
+with importing(NEEDS, "langgraph"):
     from memory_actors.integrations.langgraph.store import MemoryActorsStore
-except ImportError as error:
-    raise missing("langgraph", error) from error
 
 __all__ = ["MemoryActorsStore"]

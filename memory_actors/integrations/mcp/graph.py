@@ -16,7 +16,6 @@ from memory_actors.base.validation import content_bytes
 from memory_actors.integrations.mcp import graph_stored as stored
 from memory_actors.integrations.mcp.tool import Tool, ToolAnswer, ToolCall, builtins
 from memory_actors.kinds.entity.graph import name_key
-from memory_actors.sharing.system import UserMemory
 
 T = TypeVar("T")
 
@@ -76,60 +75,42 @@ async def _create_relations(call: ToolCall) -> ToolAnswer:
     user, new = call.user, call.given.relations
     _check(text for one in new for text in (one.source, one.target, one.relation))
     created: list[stored.GraphRelation] = []
-    names = _Names(user, await stored.graph_of(user))
+    graph, mentioned = await stored.graph_of(user), dict[str, tuple[str, str]]()
+
+    async def end(name: str) -> tuple[str, str]:
+        found, key = graph.meant(name), name_key(name)
+        if found is not None:
+            return found.memory_id, found.data["name"]
+        if key not in mentioned:
+            receipt = await user.entities.add_entity(name, stored.MENTIONED)
+            mentioned[key] = receipt.memory_id, name
+        return mentioned[key]
 
     async def create(one: stored.GraphRelation) -> None:
+        nonlocal graph
         for attempts_left in reversed(range(ATTEMPTS)):
             try:
-                created.extend(await _related(user, names, one))
+                (source_id, source), (target_id, target) = (
+                    await end(one.source),
+                    await end(one.target),
+                )
+                receipt = await user.entities.relate(
+                    source_id, one.relation, target_id, exclusive=False
+                )
                 break
             except NotFoundError:  # others have created, or deleted, what it names meanwhile
                 if not attempts_left:
                     raise
-                names.read(await stored.graph_of(user))
+                graph = await stored.graph_of(user)
+                mentioned.clear()
+        if receipt.operation == "add":
+            made = stored.GraphRelation(source=source, relation=one.relation, target=target)
+            created.append(made)
 
     await _each(call, new, create)
-    if names.has_mentioned:
+    if created:
         await stored.settle(user)
     return _answer(stored.Relations(created), created)
-
-
-class _Names:
-    """The entities that the relations of a call name: those of the graph, and new ones."""
-
-    def __init__(self, user: UserMemory, graph: stored.Stored):
-        self._user = user
-        self.has_mentioned = False
-        self.read(graph)
-
-    def read(self, graph: stored.Stored) -> None:
-        self._graph = graph
-        self._new: dict[str, tuple[str, str]] = {}
-        self.known = {stored.link(one) for one in graph.relations}
-
-    async def end(self, name: str) -> tuple[str, str]:
-        """Return the id and the own name of what has a name; it is mentioned from now on."""
-        found, key = self._graph.meant(name), name_key(name)
-        if found is not None:
-            return found.memory_id, found.data["name"]
-        if key not in self._new:
-            receipt = await self._user.entities.add_entity(name, stored.MENTIONED)
-            self._new[key], self.has_mentioned = (receipt.memory_id, name), True
-        return self._new[key]
-
-
-async def _related(
-    user: UserMemory, names: _Names, asked: stored.GraphRelation
-) -> list[stored.GraphRelation]:
-    """Relate two names; return the relation, with the names as they are there, if it is new."""
-    source_id, source = await names.end(asked.source)
-    target_id, target = await names.end(asked.target)
-    made = stored.GraphRelation(source=source, relation=asked.relation, target=target)
-    if made in names.known:
-        return []
-    receipt = await user.entities.relate(source_id, made.relation, target_id, exclusive=False)
-    names.known.add(made)
-    return [made] if receipt.operation == "add" else []
 
 
 async def _add_observations(call: ToolCall) -> ToolAnswer:

@@ -3,6 +3,7 @@
 A relation may name what is no entity. Ours needs both ends, so such a name becomes an entity of the
 type `MENTIONED`, which no tool here shows; it gives way to the real one when that is created.
 """
+# ruff: noqa: SLF001 - what is moved keeps its origins
 
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
@@ -11,7 +12,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from memory_actors.api.plumbing import from_origins
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.records import IS_COMPRESSED, Memory, MemoryType
 from memory_actors.kinds.entity.graph import name_key, relation_key
@@ -200,7 +200,7 @@ async def settle(user: UserMemory) -> None:
         if old is None or entity is None:
             return
         if old.data["observations"] or old.metadata or old.pinned:
-            await from_origins(user, old.origins).entities.add_entity(
+            await user._with(origins=old.origins).entities.add_entity(
                 entity.data["name"], entity.data["type"], old.data["observations"],
                 metadata=_metadata(old), pinned=old.pinned,
             )  # fmt: skip
@@ -210,7 +210,7 @@ async def settle(user: UserMemory) -> None:
                 entity.memory_id if end == old.memory_id else end for end in ends(one)
             )
             with suppress(NotFoundError):  # it went with its other end meanwhile
-                await from_origins(user, one.origins).entities.relate(
+                await user._with(origins=one.origins).entities.relate(
                     source, one.data["relation"], target, fact=one.data["fact"],
                     valid_from=one.data["valid_from"], valid_to=one.data["valid_to"],
                     exclusive=False, metadata=_metadata(one), pinned=one.pinned,

@@ -28,9 +28,9 @@ from mcp.shared.message import SessionMessage
 from eventlog.core.logs import get_logger
 from memory_actors.base import errors
 from memory_actors.base.json_text import decoded, without_halves
+from memory_actors.base.package import version
 from memory_actors.base.privacy import reason
 from memory_actors.base.validation import check_choice
-from memory_actors.base.version import version
 from memory_actors.integrations.mcp import files, graph, memory_tools
 from memory_actors.integrations.mcp import tool as tools
 from memory_actors.integrations.memory_tool import MemoryToolError

@@ -225,7 +225,8 @@ class AsyncMemory:
             memories = await user.list_memories(TYPES, filters=wanted, limit=limit)
             found += [(one, user.user_id) for one in memories]
         found.sort(key=lambda one: one[0].occurred_at, reverse=True)
-        return {"results": [shapes.listed(*one) for one in found[:limit]]}
+        told = [shapes.item(*one) for one in found[:limit]]
+        return {"results": [{k: v for k, v in one.items() if k != "score"} for one in told]}
 
     async def search(
         self,

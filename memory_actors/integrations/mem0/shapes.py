@@ -11,6 +11,7 @@ import logging
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -21,9 +22,7 @@ from memory_actors.interchange.sources.mem0 import SCOPES
 
 Fields: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = JsonObject
-"""A memory, or an answer, as mem0 has it."""
 Filter: TypeAlias = JsonObject
-"""A filter of ours."""
 
 _logger = logging.getLogger(__name__)
 
@@ -52,7 +51,6 @@ class ValidationError(MemoryError):
 
 PROCEDURAL: Final = "procedural_memory"
 WILDCARD: Final = "*"
-"""In filters of mem0's: anything."""
 
 
 def configured(config: Fields) -> Told:
@@ -165,16 +163,11 @@ def day(value: object) -> str | None:
     """Return the day on which a memory expires, or raise `ValueError`."""
     if value is None:
         return None
-    if isinstance(value, datetime):
-        value = value.date()
-    if isinstance(value, str):
-        try:
-            value = date.fromisoformat(value)
-        except ValueError:
-            value = None
-    if not isinstance(value, date):
+    with suppress(ValueError):
+        value = date.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(value, date):  # a datetime is one
         raise ValueError("expiration_date must be a valid date in YYYY-MM-DD format.")
-    return value.isoformat()
+    return value.strftime("%Y-%m-%d")
 
 
 # --- messages
@@ -337,15 +330,10 @@ def changed(memory: Memory, metadata: Fields | None) -> Told:
     return {**_kept(memory), **said, "updated_at": datetime.now(UTC).isoformat()}
 
 
-def as_read(memory: Memory) -> Told | None:
-    """Return the filter that a memory matches until its next update, which has another time.
-
-    None: somebody who keeps something else under that name has added it.
-    """
-    at = memory.metadata.get("updated_at", "")
-    if not isinstance(at, str):
-        return None
-    return {"updated_at": {"eq": at} if "updated_at" in memory.metadata else {"exists": False}}
+def as_read(memory: Memory) -> Told:
+    """Return the filter that a memory matches until its next update, which has another time."""
+    at = memory.metadata.get("updated_at")
+    return {"updated_at": {"exists": False} if at is None else {"eq": at}}
 
 
 def _kept(memory: Memory) -> Told:
@@ -373,11 +361,6 @@ def item(memory: Memory, owner: str, *, score: float | None = None) -> Told:
     if memory.role is not None:
         told["role"] = memory.role
     return told | {name: kept[name] for name in (*PROMOTED, "attributed_to") if name in kept}
-
-
-def listed(memory: Memory, owner: str) -> Told:
-    """Return a memory as `get_all` tells it: without a score."""
-    return {name: value for name, value in item(memory, owner).items() if name != "score"}
 
 
 _EVENTS: Final = {

@@ -51,7 +51,6 @@ class MemoryToolError(MemoryActorsError):
     why: str = ""
     """The key of the message in `TEXTS`; "" if the memory itself refused."""
     values: Mapping[str, object] = MappingProxyType({})
-    """The values that the message names."""
 
 
 def refused(why: str, **values: object) -> MemoryToolError:

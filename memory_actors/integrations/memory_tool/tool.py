@@ -100,7 +100,6 @@ def _checked(key: str, value: object) -> object:
 TRIES_MAX = 10  # an edit that somebody else's got ahead of is made again on what there is now
 
 Edit = Callable[[str], tuple[str, str]]
-"""From a text to the new one and the answer."""
 
 
 class MemoryTool:

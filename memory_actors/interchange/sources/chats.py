@@ -25,7 +25,6 @@ UNSPOKEN: Final = (
     "thinking", "redacted_thinking", "reasoning", "redacted_reasoning", "omitted_reasoning",
     "summarized_reasoning", "thoughts", "reasoning_recap", "tool_use", "tool_call", "token_budget",
 )  # fmt: skip
-"""Types of parts that hold no words of a speaker."""
 WORDS: Final = ("text", "extracted_content", "transcript", "parts", "content", "result")
 """The fields of a part that hold its words; the first that is there does."""
 DEPTH_MAX: Final = 20

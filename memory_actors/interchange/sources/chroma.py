@@ -137,7 +137,6 @@ GRAPH: Final = "knowledge_graph.sqlite3"
 CLOSETS: Final = "mempalace_closets"
 POINTS: Final = "a closet points at drawers, and is not imported"
 DRAWER_TIMES: Final = ("authored_at", "filed_at", "timestamp")
-"""Fields of a drawer that say how old it is, the best first."""
 ENTITIES: Final = "SELECT id, name, type, properties FROM entities ORDER BY rowid"
 TRIPLES: Final = """
 SELECT id, subject, predicate, object, valid_from, valid_to, confidence, source_file

@@ -27,7 +27,6 @@ LISTS: Final = ("facts", "concepts", "files_read", "files_modified", "files_edit
 """Columns with JSON lists; older versions wrote plain text into some."""
 ANSWERS: Final = ("request", "investigated", "learned", "completed", "next_steps", "notes")
 ABOUT: Final = ("type", "concepts", "files_read", "files_modified", "files_edited")
-"""Columns that are kept as metadata."""
 
 
 def read(path: Path, reading: port.SourceReading) -> port.Records:

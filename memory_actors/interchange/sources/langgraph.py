@@ -31,7 +31,6 @@ ITEMS: Final = (
     "expires_at, ttl_minutes FROM store NOT INDEXED"
 )
 ITEMS_WITHOUT_END: Final = ITEMS.replace("expires_at, ttl_minutes", "NULL, NULL")
-"""The query for versions without expiry."""
 EXPIRED: Final = "it has expired, so the store would not return it: it was not taken over"
 ONE_USER: Final = (
     "its namespace names no user: `--user-field namespace.1` says that its second label does"

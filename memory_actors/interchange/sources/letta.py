@@ -14,7 +14,7 @@ only agent there is, or of nobody.
 """
 
 from collections import Counter
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -77,10 +77,8 @@ class _Agents:
                 continue
             agent = value if isinstance(value, dict) else {}
             name = str(agent.get("name") or agent.get("id") or "agent")
-            if name in named:
-                numbers = (f"{name} ({n})" for n in count(len(named) + 1))
-                told_apart = chain([f"{name} ({agent.get('id')})"], numbers)
-                name = next(one for one in told_apart if one not in named)
+            while name in named:
+                name = f"{name} ({agent.get('id') or len(named) + 1})"
             named[name] = None
             blocks = agent.get("block_ids")
             for block_id in blocks if isinstance(blocks, list) else []:

@@ -32,13 +32,11 @@ class SourceRecord(msgspec.Struct, kw_only=True):
     """A record, as one memory."""
 
     place: str
-    """The place of the record in its file, for messages."""
     fields: Fields
     """The fields of a line; without content or data it can be understood only if told how."""
     raw: Raw
     """The record as its program has it, where `--user-field` and `--map` look."""
     user: str | None = None
-    """The user whose memory it is, if the record says so."""
     key: object = None
     """The key that tells it from others of its file, if it has one; JSON."""
     ends: tuple[object, object] = (None, None)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
 from memory_actors.search.superseding.lexicon import (
-    ALCOHOL,
     ANIMAL_FOOD,
     CHOICES,
     DETERMINERS,
@@ -20,9 +19,7 @@ from memory_actors.search.superseding.lexicon import (
     MONEY,
     NEW,
     OFFICES,
-    PARTNERS,
     PROFESSIONS,
-    SPOUSES,
     word_set,
 )
 from memory_actors.search.superseding.values import (
@@ -47,9 +44,6 @@ _MOVED: Final = pattern(
     r"(?:(?:am|is|are|has|have) )?(?:moved|moves?|moving|relocated|relocating|emigrated)"
     r"(?: back| in| over)?(?: from .+?)? (?:to|into) (?P<v>.+)"
 )
-_HOUSEHOLD: Final = pattern(
-    r"(?:(?:am|is|are) )?(?:lives?|living) (?P<v>alone|with .+|on (?:my|his|her|their) own)"
-)
 
 
 _HOMES: Final = (
@@ -63,7 +57,7 @@ _HOMES: Final = (
 
 
 def residence(clause: Clause) -> Iterator[Claim]:
-    """Read "lives in Bristol", "moved to Glasgow", "lives with two flatmates"."""
+    """Read "lives in Bristol", "moved to Glasgow"."""
     lows = [word.low for word in clause.noun]
     if lows in _HOMES and is_be(clause.words[0]):
         place = value(clause.words[2 if clause.words[1:2] and clause.words[1].low == "in" else 1 :])
@@ -79,9 +73,6 @@ def residence(clause: Clause) -> Iterator[Claim]:
         kind = place_kind(place.words)
         if kind:
             yield claim_of(clause, "residence", Value(place.words, kind), changed=moved is not None)
-    elif matched := _HOUSEHOLD.fullmatch(clause.said):
-        with_whom = Value(tuple(rest(clause, matched)), "name")
-        yield claim_of(clause, "household", with_whom)
 
 
 # --- work
@@ -93,21 +84,7 @@ _WORKS: Final = pattern(
     r"(?: (?:at|for|with|by) (?P<at>.+?))?(?: (?:as|to) (?P<as>.+?))?"
     r"(?: (?:at|for|with) (?P<v>.+))?"
 )
-_JOBLESS: Final = pattern(
-    r"(?:(?:am|is|are) )?(?:looking|searching|hunting|looks|applying) for (?:a|an|the|his|her|my)?"
-    r" ?(?:\w+ )?(?:job|work|position)s?"
-)
-_WORKPLACE: Final = pattern(
-    r"(?:works?|working|(?:am|is|are) working) (?P<v>remotely|hybrid|on ?site"
-    r"|from home|(?:in|from|at) the office|from the office)(?: full-time| every day)?"
-)
 _WORK_VERBS: Final = word_set("work works working employed job promoted hired")
-_JOINED: Final = pattern(r"(?:has |have )?joined (?P<v>.+?) as (?:a|an|the|its|their) .+")
-_COMMUTES: Final = pattern(
-    r"(?:takes? (?:the|a) (?P<v>\w+)|commutes? by (?P<by>\w+)"
-    r"|(?P<how>drives?|cycles?|bikes?|walks?))"
-    r" to (?:work|school|the office|university)"
-)
 _LEFT: Final = pattern(
     r"(?:(?:is|was|has|got|has been|have been) )?(?:left|quit|graduated from|resigned from"
     r"|laid off(?: from)?"
@@ -117,24 +94,12 @@ _LEFT: Final = pattern(
 
 
 def work(clause: Clause) -> Iterator[Claim]:
-    """Read "works at Siemens as a tester", "was laid off", "takes the bus to work"."""
+    """Read "works at Siemens as a tester", "was laid off"."""
     if clause.noun:
         return
     said = clause.said
-    if _JOBLESS.fullmatch(said):
-        yield claim_of(clause, "job hunt", NOTHING)
     if said in ("is unemployed", "am unemployed", "is out of work"):
         yield claim_of(clause, "employer", NOTHING, holds=False)
-    if matched := _WORKPLACE.fullmatch(said):
-        yield claim_of(clause, "workplace", Value(tuple(rest(clause, matched)), "name"))
-        return
-    if matched := _JOINED.fullmatch(said):
-        yield from job(clause, rest(clause, matched), [], changed=True)
-        return
-    if matched := _COMMUTES.fullmatch(said):
-        how = next(group for group in ("v", "by", "how") if matched[group])
-        yield claim_of(clause, "commute", Value(tuple(rest(clause, matched, how)), "name"))
-        return
     if matched := _LEFT.fullmatch(said):
         where = value(rest(clause, matched))
         if where.kind in ("name", "thing", "none"):
@@ -207,18 +172,6 @@ def partner(clause: Clause) -> Iterator[Claim]:
             yield claim_of(clause, "partner", Value(tuple(with_whom), f"rung {rung}"))
 
 
-def partner_noun(clause: Clause) -> Iterator[Claim]:
-    """Read "my girlfriend is Marta"."""
-    head = clause.noun[-1].low if clause.noun else ""
-    if head in SPOUSES | PARTNERS and len(clause.noun) == 1 and is_be(clause.words[0]):
-        names = tuple(word for word in clause.words[1:] if word.is_name)
-        if names and clause.words[1].low in ("called", "named", names[0].low):
-            yield claim_of(clause, "partner", Value(names, "rung 0"))
-
-
-# --- food and drink
-
-
 def diet(clause: Clause) -> Iterator[Claim]:
     """Read "is vegetarian", "eats fish again"."""
     lows = {word.low for word in clause.words}
@@ -234,17 +187,6 @@ def diet(clause: Clause) -> Iterator[Claim]:
         words = tuple(word for word in clause.words if word.low in ANIMAL_FOOD)
         if clause.again or clause.now or denies or "started" in lows:
             yield claim_of(clause, "animal food", Value(words, "name"), holds=not denies)
-
-
-def alcohol(clause: Clause) -> Iterator[Claim]:
-    """Read "does not drink alcohol", "drinks wine again"."""
-    lows = {word.low for word in clause.words}
-    if clause.noun or not lows & {"drink", "drinks", "drinking"}:
-        return
-    denies = clause.negated or clause.ended or bool(lows & {"stopped", "quit", "gave"})
-    if lows & ALCOHOL:
-        words = tuple(word for word in clause.words if word.low in ALCOHOL)
-        yield claim_of(clause, "alcohol", Value(words, "name"), holds=not denies)
 
 
 # --- one thing at a time
@@ -358,29 +300,21 @@ _CHANGED: Final = pattern(
     r"|rescheduled|switched|updated|set|shifted|brought)(?: back| forward)?"
     r" (?:(?:the|my|our|his|her|their) )?(?P<n>.+?)(?: from .+?)? (?:to|until) (?P<v>.+)"
 )
-_HAS_NEW: Final = pattern(
-    r"(?:has|have|got|bought) (?:a|an) new (?P<n>.+?) (?:is|called|named) (?P<v>.+)"
-)
 
 
 def changed_by(clause: Clause) -> Iterator[Claim]:
     """Read "they raised the rent to 980", "I switched broadband provider to Starlink"."""
     matched = _CHANGED.fullmatch(clause.said)
-    has_new = None if matched or clause.noun else _HAS_NEW.fullmatch(clause.said)
-    matched = matched or has_new
-    if matched:
-        noun = tuple(word for word in rest(clause, matched, "n") if word.low not in NEW)
-        who = clause.who if has_new else ("self",)
-        said = clause._replace(who=who, noun=noun)
-        if noun:
-            found = value(rest(clause, matched))
-            yield _of_noun(said, found, changed=True)
+    noun = rest(clause, matched, "n") if matched else []
+    if matched and (noun := [word for word in noun if word.low not in NEW]):
+        said = clause._replace(who=("self",), noun=tuple(noun))
+        yield _of_noun(said, value(rest(clause, matched)), changed=True)
 
 
 # --- all of them
 
 _READERS: Final[tuple[Callable[[Clause], Iterator[Claim]], ...]] = (
-    residence, work, profession, partner, partner_noun, diet, alcohol, one_at_a_time, price, noun,
+    residence, work, profession, partner, diet, one_at_a_time, price, noun,
     changed_by,
 )  # fmt: skip
 

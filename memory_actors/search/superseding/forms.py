@@ -1,30 +1,29 @@
 """The forms in which one clause says otherwise than another, and the words that this needs.
 
-A frame: two clauses are the same but for what changes, or have the same verb and say that it is
-otherwise now. An ending denies the other clause, or says that it has ended. An exchange puts a new
-value in the place of an older one: "from X to Y", "Y instead of X", "to Y".
+A frame: two clauses are the same but for what changes. An ending denies the other clause, or says
+that it has ended. An exchange puts a new value in the place of an older one: "from X to Y", "Y
+instead of X", "to Y".
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 from memory_actors.search.indexes.words import STOP_WORDS, stems
 from memory_actors.search.patterns import pattern
 from memory_actors.search.superseding.clauses import Clause, Token, content, is_be
 from memory_actors.search.superseding.lexicon import (
-    DISLIKING,
-    HAVING,
-    LIKING,
     MANY,
     MONTHS,
     PAST,
-    TASTES,
     WEEKDAYS,
     word_set,
 )
-from memory_actors.search.superseding.values import Claim, Value, changes, differ, value
+from memory_actors.search.superseding.values import Claim, changes, differ, value
+
+if TYPE_CHECKING:
+    import re
 
 _STANDING: Final = word_set("expires expire ends end starts start begins begin opens closes")
 
@@ -50,7 +49,8 @@ def needed_to_reframe(after: Clause) -> Iterator[frozenset[str]]:
     """Yield the stems, beside those of the noun, of what a clause of the same frame has, too."""
     words = _without_articles(after)
     if is_present(after) and not after.ended and any(map(_class_of, words)):
-        yield frozenset(word.stem for word in words if not _class_of(word))
+        units = {word.stem for number, word in pairwise(words) if _class_of(number)}
+        yield frozenset(word.stem for word in words if not _class_of(word)) - units  # "9pm"
 
 
 def _without_articles(clause: Clause) -> list[Token]:
@@ -64,13 +64,8 @@ def is_event(clause: Clause) -> bool:
 
 
 def is_present(clause: Clause) -> bool:
-    """Say whether a clause is about what is so, and neither an event nor a taste."""
-    verb = clause.words[0].low
-    return not (is_event(clause) or verb in TASTES or verb.endswith("ing"))
-
-
-_LEVEL: Final = pattern(r"[a-z]\d", re.ASCII)
-"""A level of a language: B1."""
+    """Say whether a clause is about what is so, and no event."""
+    return not (is_event(clause) or clause.words[0].low.endswith("ing"))
 
 
 def _class_of(word: Token) -> str:
@@ -79,8 +74,6 @@ def _class_of(word: Token) -> str:
         return "day"
     if word.low in MONTHS:
         return "month"
-    if _LEVEL.fullmatch(word.low):
-        return "level"
     return "number" if changes(word) else ""
 
 
@@ -92,50 +85,10 @@ def _may_change(clause: Clause, words: list[Token], word: Token) -> bool:
         return False
     if clause.noun and clause.noun[-1].low in MANY and not clause.now:
         return False
-    standing = is_be(words[0]) or words[0].low in _STANDING
     if _class_of(word) == "day" or ":" in word.low or before == "at":
+        standing = is_be(words[0]) or words[0].low in _STANDING
         return clause.now or (bool(clause.noun) and standing)
-    return _class_of(word) != "number" or standing or _counts(words, place)
-
-
-def _counts(words: list[Token], place: int) -> bool:
-    """Say whether a number counts what follows it, and is not the label of what is before it."""
-    following = words[place + 1].low if place + 1 < len(words) else ""
-    last = place + 1 == len(words)
-    return place <= 1 or following.isalpha() or (last and is_be(words[place - 1]))
-
-
-_SHARED: Final = word_set("by at with from in")
-"""Prepositions that say what is said of the verb: "commutes by car", "by bike"."""
-
-
-def otherwise_now(before: Clause, after: Clause) -> str:
-    """Return the newer way in which somebody does the same, or "".
-
-    The verb is the same, with the same object or in the same manner:
-    "drinks coffee with milk", "drinks coffee black now"; not "plays chess", "plays the viola now".
-    """
-    one, other = before.words, after.words
-    same = one[0].stem == other[0].stem and [w.stem for w in before.noun] == [
-        w.stem for w in after.noun
-    ]
-    standing = not is_be(one[0]) and one[0].low not in HAVING | LIKING | DISLIKING
-    if not (after.now and same and standing and len(one) > 1 and len(other) > 1):
-        return ""
-    if before.negated or before.ended or after.negated or after.ended or before.now:
-        return ""
-    kept, fresh = content(one[1:]), content(other[1:])
-    alike = bool(kept & fresh) or (one[1].low == other[1].low and one[1].low in _SHARED)
-    daily = bool(after.noun) and one[1].low == other[1].low == "to"
-    if not (alike or daily) or kept <= fresh or fresh <= kept or is_event(before):
-        return ""
-    return f"{' '.join(w.raw for w in one)} -> {' '.join(w.raw for w in other)}"
-
-
-def needed_to_do_otherwise(after: Clause) -> Iterator[frozenset[str]]:
-    """Yield the stem of the verb, if a clause says what somebody does otherwise now."""
-    if after.now and len(after.words) > 1 and not (after.negated or after.ended):
-        yield frozenset((after.words[0].stem,))
+    return True
 
 
 # --- endings
@@ -144,88 +97,44 @@ _STOPPED: Final = pattern(
     r"(?:has |have )?(?P<how>stopped|quit|ceased|abandoned|gave up|given up|decided against"
     r"|cancell?ed|lost interest in|outgrew|grew out of|got over|dropped out of) (?P<v>.+)"
 )
-_GONE: Final = pattern(
-    r"(?:has |have )?(?:(?:sold|got rid of|gave away|given away|returned|lost|scrapped) (?P<v>.+)"
-    r"|gave (?P<v2>.+) away)"
-)
+_PAPERS: Final = word_set("subscrib subscript member membership plan contract order")
 _EMPTY: Final = word_set("have want like work use take do plan decid live")
-_SAME: Final = {"subscript": "subscrib", "membership": "member"}
-_RENAMED: Final = frozenset((*_SAME, *_SAME.values()))
-_PAPERS: Final = word_set("subscrib member plan contract order book")
 
 
 def ended(before: Clause, after: Clause) -> str:
     """Say how a clause denies the other one; "" if it does not."""
-    said = _about(before.words) | content(before.noun)
+    said = content(before.words) | content(before.noun)
     if is_event(before):
         return ""  # what happened has happened
-    denied = _denied(before, after)
+    denied = _denied(after) if after.ended or not before.noun else frozenset()
     if denied and denied - _EMPTY and denied <= said and not before.ended and not before.negated:
         return "no longer: " + " ".join(word.raw for word in after.words)
-    if _taste(before) * _taste(after) < 0 and _objects(before) == _objects(after) != frozenset():
-        return "the opposite: " + " ".join(word.raw for word in after.words)
     if before.noun or after.noun or before.negated == after.negated or before.ended:
         return ""
     resumed = before.negated and (after.again or after.now)
-    same = _about(after.words) == _about(before.words) and bool(_about(after.words) - _EMPTY)
+    same = content(after.words) == content(before.words) and bool(content(after.words) - _EMPTY)
     if same and (before.words[0].stem == after.words[0].stem or resumed or is_be(after.words[0])):
         return "the opposite: " + " ".join(word.raw for word in after.words)
     return ""
 
 
-_ANYTHING: Final = (Token("has", "has", "has"), Token("member", "member", "member"))
-"""Words of a clause that whatever may be denied is denied of."""
-
-
 def needed_to_end(after: Clause) -> Iterator[frozenset[str]]:
     """Yield the stems that a clause has, if this one denies it."""
-    anything = after._replace(noun=(), words=_ANYTHING)
-    for about in (_denied(anything, after), _objects(after) if _taste(after) else frozenset()):
+    for about in (_denied(after), frozenset() if after.noun else content(after.words)):
         if about - _EMPTY:
-            yield about - _RENAMED
-    about = _about(after.words)
-    if not after.noun and about - _EMPTY:
-        yield about - _RENAMED
+            yield about
 
 
-def _taste(clause: Clause) -> int:
-    """Return 1 for what somebody likes, -1 for what they do not, 0 for anything else."""
-    verb = clause.words[0].low
-    taste = (verb in LIKING) - (verb in DISLIKING)
-    return -taste if clause.negated or clause.ended else taste
-
-
-def _objects(clause: Clause) -> frozenset[str]:
-    return content(clause.words[1:])
-
-
-_MEMBER: Final = word_set("member belong belongs attends attend sings plays volunteers part")
-
-
-def _denied(before: Clause, after: Clause) -> frozenset[str]:
+def _denied(after: Clause) -> frozenset[str]:
     """Return the words that a clause says are no longer true; empty if it says no such thing."""
     if after.ended:
-        return _about(after.words) | content(after.noun)
-    if before.noun or after.noun or (after.negated and after.words[0].low != "decided"):
-        return frozenset()
-    if matched := _STOPPED.fullmatch(after.said):
-        if matched["v"].split()[0] in ("at", "by", "in", "for", "to", "off"):
-            return frozenset()
-        about = _about(after.words[len(matched["how"].split()) :])
+        return content(after.words) | content(after.noun)
+    decided = after.negated and after.words[0].low == "decided"
+    matched = None if after.noun or after.negated else _STOPPED.fullmatch(after.said)
+    if matched and matched["v"].split()[0] not in ("at", "by", "in", "for", "to", "off"):
+        about = content(after.words[len(matched["how"].split()) :])
         return (about - _PAPERS or about) if matched["how"].startswith("cancel") else about
-    if after.negated and after.words[0].low == "decided":
-        return _about(after.words[1:])
-    left = after.words[0].low in ("left", "quit")
-    if left and _MEMBER & {word.low for word in before.words}:
-        return _about(after.words[1:])
-    if (matched := _GONE.fullmatch(after.said)) and before.words[0].low in HAVING:
-        start = after.said[: matched.start("v" if matched["v"] else "v2")].count(" ")
-        return _about(after.words[start:])
-    return frozenset()
-
-
-def _about(words: tuple[Token, ...]) -> frozenset[str]:
-    return frozenset(_SAME.get(stem, stem) for stem in content(words))
+    return content(after.words[1:]) if decided and not after.noun else frozenset()
 
 
 # --- exchanges
@@ -244,7 +153,7 @@ _TO: Final = pattern(
 
 def exchanged(before: Clause, after: Clause, claims: list[Claim]) -> str:
     """Return the replacement of the older clause's value; "" if there is none."""
-    if before.negated or before.ended or not (is_present(before) or before.words[0].low in TASTES):
+    if before.negated or before.ended or not is_present(before):
         return ""
     if named := _named(after):
         gone, fresh = named
@@ -280,16 +189,6 @@ def _named(after: Clause) -> tuple[frozenset[str], frozenset[str]] | None:
     return content_of(gone or "", after), content_of(fresh or "", after)
 
 
-def _shares_a_head(before: Clause, new: Value) -> bool:
-    """Say whether a value is another one of the same: "the pro tier", "Ubuntu 24.04"."""
-    words = [word for word in new.words if not changes(word)]
-    return (
-        bool(words)
-        and words[-1].stem in content(before.words)
-        and not (new.content <= content(before.words))
-    )
-
-
 def content_of(said: str, clause: Clause) -> frozenset[str]:
     """Return the stems of some words of a clause."""
     lows = set(said.split())
@@ -303,7 +202,7 @@ def _of_its_kind(
     start = after.said[: matched.start("to")].count(" ")
     new = value(after.words[start:])
     uses = before.words[0].low in ("use", "uses") and new.kind in ("thing", "name")
-    if uses or _shares_a_head(before, new):
+    if uses:
         return f"{' '.join(w.raw for w in before.words[1:])} -> {new.text}"
     if not claims:
         return ""
@@ -363,7 +262,7 @@ def _of_clauses(clauses: Iterable[Clause]) -> Iterator[Words]:
         if clause.besides or clause.who == THEY:
             continue
         noun = frozenset(word.stem for word in clause.noun)
-        for words in (*needed_to_reframe(clause), *needed_to_do_otherwise(clause)):
+        for words in needed_to_reframe(clause):
             yield who | noun | words
         for words in needed_to_end(clause):
             yield who | words

@@ -66,13 +66,6 @@ PERIODS: Final = word_set(
     "weekly daily annually each every per a"
 )
 
-CHANGING: Final = word_set(
-    "stopped quit ceased abandoned gave given decided cancelled canceled lost outgrew grew got "
-    "dropped sold returned scrapped switched changed moved went transferred upgraded migrated "
-    "replaced swapped traded exchanged converted updated left was were"
-)
-"""Verbs of something that happens once, and leaves a new state behind."""
-
 MANY: Final = word_set(
     "friend friends sister sisters brother brothers sibling siblings child children kid kids "
     "son sons daughter daughters cousin cousins aunt uncle niece nephew grandchild grandson "
@@ -89,14 +82,6 @@ MANY: Final = word_set(
     "question tip rule rules"
 )
 """Things that people have several of: another one says nothing of the first."""
-EVENTS: Final = word_set(
-    "meeting appointment call flight exam interview date party trip visit lesson class dinner "
-    "lunch session reservation booking match game concert race"
-)
-
-SPOUSES: Final = word_set("husband wife spouse")
-PARTNERS: Final = word_set("partner boyfriend girlfriend fiancé fiancée fiance fiancee")
-
 PROFESSIONS: Final = word_set(
     "accountant actor actress analyst architect artist attorney baker banker barber barista "
     "bartender biologist bookkeeper builder butcher carpenter cashier chef chemist cleaner "
@@ -140,9 +125,6 @@ ANIMAL_FOOD: Final = word_set(
     "meat fish chicken beef pork lamb bacon salmon tuna steak seafood sausage sausages "
     "burgers ham turkey eggs egg cheese dairy milk honey poultry"
 )
-ALCOHOL: Final = word_set(
-    "alcohol wine beer spirits cocktails whisky whiskey gin champagne vodka booze"
-)
 STOP: Final = word_set(
     "a an the my our his her their its of to in on at for from with by as and or is am are "
     "was were be been do does did has have had i we user he she they it that this which who s "
@@ -155,11 +137,3 @@ PAST: Final = word_set(
     "built caught rode sang stood thought threw woke wore began broke chose fell felt found "
     "forgot held kept knew led lent rose taught understood beat cost"
 )
-TASTES: Final = word_set(
-    "like likes love loves enjoy enjoys hate hates dislike dislikes know knows remember "
-    "remembers speak speaks visit visits want wants need needs think thinks watch watches see "
-    "sees attend attends avoid avoids recommend recommends"
-)
-HAVING: Final = word_set("has have own owns drive drives ride rides keep keeps use uses")
-LIKING: Final = word_set("like likes love loves enjoy enjoys adore adores")
-DISLIKING: Final = word_set("hate hates dislike dislikes detest detests loathe loathes")

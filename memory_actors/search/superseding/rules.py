@@ -28,12 +28,9 @@ from memory_actors.search.superseding.forms import (
     THEY,
     ended,
     exchanged,
-    is_event,
     needed,
-    otherwise_now,
     reframed,
 )
-from memory_actors.search.superseding.lexicon import CHANGING
 from memory_actors.search.superseding.protocol import NEAR_MAX, Reach, Statement, Verdict
 from memory_actors.search.superseding.values import Claim, differ
 
@@ -55,13 +52,6 @@ class Reading(NamedTuple):
     clauses: list[Clause]
     claims: list[Claim]
 
-    @property
-    def says_anything(self) -> bool:
-        """True if it may change anything, or be changed; an event that only happened may not."""
-        return bool(self.claims) or any(
-            not is_event(clause) or clause.words[0].low in CHANGING for clause in self.clauses
-        )
-
 
 @lru_cache(READINGS_MAX)
 def read(text: str) -> Reading:
@@ -82,7 +72,7 @@ def evidence(older: Reading, newer: Reading) -> Evidence | None:
             continue
         if after.who == THEY:
             continue
-        form = reframed(before, after) or ended(before, after) or otherwise_now(before, after)
+        form = reframed(before, after) or ended(before, after)
         if form:
             return Evidence(form)
     for after, before in product(newer.clauses, older.clauses):
@@ -109,9 +99,8 @@ def _excludes(old: Claim, new: Claim, newer: Reading) -> bool:
     if old.who != new.who:
         return False
     if old.attribute != new.attribute:
-        found = new.attribute == "employer" and new.holds
         eats = old.attribute == "diet" and new.attribute == "animal food"
-        return (eats and old.holds and new.holds) or (old.attribute == "job hunt" and found)
+        return eats and old.holds and new.holds
     if old.attribute == "partner":
         return _other_partner(old, new)
     if old.attribute in ("residence", "vehicle") and old.holds and new.holds:
@@ -170,8 +159,6 @@ class ByRules:
     def reach(self, text: str) -> Reach:
         """Return the facts near a text that are worth reading, by the claims in it."""
         said = read(text)
-        if not said.says_anything:
-            return Reach(0)
         words = needed(said.clauses, said.claims)
         if said.claims:
             return Reach(NEAR_MAX, words, SIMILARITY_MIN)

@@ -23,9 +23,6 @@ VALUE_TOKENS_MAX: Final = 12
 _CUTS: Final = word_set("and for because since with as after until when than")
 _POINTS: Final = word_set("in on at by until from around")
 _PLACED: Final = word_set("in on at near under behind next inside outside")
-_COLOURS: Final = word_set(
-    "red blue green yellow orange purple pink black white grey gray brown silver gold"
-)
 
 
 class Value(NamedTuple):
@@ -33,7 +30,7 @@ class Value(NamedTuple):
 
     words: tuple[Token, ...]
     kind: str
-    """number, date, day, place, region, dwelling, profession, name, thing, colour, where, …"""
+    """number, date, day, place, region, dwelling, profession, name, thing, where, …"""
 
     @property
     def content(self) -> frozenset[str]:
@@ -83,8 +80,6 @@ def _kind(words: Sequence[Token]) -> str:
     counted = is_number(words[0]) or lows[0] in MONEY
     if counted and not any(word.is_name for word in words):
         return "number"
-    if any(low in _COLOURS for low in lows) and len(lows) <= 2:
-        return "colour"
     if any(low in PROFESSIONS for low in lows):
         return "profession"
     if any(

@@ -3,12 +3,12 @@
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { call } from "./api.js";
 import { Failed, Said, Tags, Waiting, json, named, useAction, useCall, when } from "./parts.js";
-import { bytes, seconds } from "./language.js";
+import { bytes, exactly, seconds } from "./language.js";
 import { T } from "./texts.js";
 
 const TIMES = ["created_at", "occurred_at", "last_seen_at"];
 const shown = (name, value) => {
-  if (TIMES.includes(name)) return when(value);
+  if (TIMES.includes(name)) return when(value, exactly);
   if (name === "size_bytes") return bytes(value);
   if (name === "ttl_s") return seconds(value);
   return String(value);
@@ -17,6 +17,10 @@ const FIELDS = [
   "memory_id", "created_at", "occurred_at", "session_id", "role", "key", "size_bytes", "ttl_s",
   "times_seen", "last_seen_at", "superseded_by",
 ];
+const ONCE = ["times_seen", "last_seen_at"]; // they say nothing of a memory that was told once
+const isShown = (memory) => (name) =>
+  (memory[name] ?? null) !== null && !(ONCE.includes(name) && memory.times_seen < 2)
+  && !(name === "occurred_at" && memory.occurred_at === memory.created_at);
 const NARROW = 800; // pixels: the details are below what they are of
 const EDITED = ["long_term", "short_term", "working"];
 const PINNED = ["long_term", "entity", "episodic", "structured"];
@@ -32,7 +36,7 @@ export function Details({ user, memory, changed, asOf, toast }) {
     <pre class="content text" dir="auto" tabindex="0" aria-label=${T.content}>${memory.content}</pre>
     ${changed && !isPast && !OF_DOCUMENTS.includes(memory.memory_type) && html`<${Change} ...${{ user, memory, changed, toast }} />`}
     <h3>${T.details}</h3>
-    <table><tbody>${FIELDS.filter((name) => memory[name] !== null && memory[name] !== undefined).map(
+    <table><tbody>${FIELDS.filter(isShown(memory)).map(
       (name) => html`<tr key=${name}><th scope="row">${T.fields[name]}</th><td><${Said} text=${shown(name, memory[name])} /></td></tr>`,
     )}</tbody></table>
     <h3>${T.origins}</h3>
@@ -54,7 +58,7 @@ function Why({ user, id, asOf, turn }) {
   return html`<${Waiting} of=${why} />
     ${why.result && html`<p><${Said} text=${why.result.says} lang="en" /></p>
       <ol class="steps">${why.result.steps.map((step) => html`<li key=${step.position + step.memory_id}>
-        <${Said} text=${step.says} lang="en" /><br /><span class="small quiet">${when(step.at)} · ${T.position(step.position)} · ${step.event}</span>
+        <${Said} text=${step.says} lang="en" /><br /><span class="small quiet">${when(step.at, exactly)} · ${T.position(step.position)} · ${step.event}</span>
       </li>`)}</ol>`}`;
 }
 

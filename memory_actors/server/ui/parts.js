@@ -10,7 +10,7 @@ const TALLEST = 12e6; // pixels: a browser draws nothing in an element that is m
 const SETTLES_MS = 200;
 const SNIPPET = 300; // characters of a text in a row
 
-export const when = (iso) => (iso ? moment(new Date(iso)) : T.never);
+export const when = (iso, write = moment) => (iso ? write(new Date(iso)) : T.never);
 export const json = (value) => JSON.stringify(value, null, 2);
 export const snippet = (text) => (text.length > SNIPPET ? `${text.slice(0, SNIPPET)}…` : text);
 export const named = (names, key) => names[key] ?? key;

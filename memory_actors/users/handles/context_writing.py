@@ -36,6 +36,7 @@ from memory_actors.kinds.context.rank import RANK_CHARACTERS_MAX, is_rank
 from memory_actors.kinds.context.state import BlockRow, ContextState, blocks, text
 from memory_actors.kinds.kind import Kind
 from memory_actors.kinds.passages import text_digest
+from memory_actors.kinds.rows import derived
 from memory_actors.users.handles.handle import Adding, Handle, taken
 from memory_actors.users.handles.redacting import OF_HANDLES
 from memory_actors.users.handles.writing import After
@@ -186,17 +187,15 @@ class ContextWriting(Handle):
         written = await self._write(command)
         size = self._size(document, written.reply.state.context)
         operation = "pending" if written.pending else operation
-        return ContextReceipt(
-            document=document,
+        return derived(
+            ContextReceipt,
+            size,
             operation=operation if written.events else "unchanged",
             entry_ids=tuple(ids),
-            tokens=size.tokens,
             limit=size.soft_limit,
-            hard_limit=size.hard_limit,
             remaining=size.remaining,
             message=size.message,
             warning=size.warning,
-            note=size.note,
             archived=_archived(written.reply),
             latency_ms=(perf_counter() - written.started_s) * 1e3,
         )

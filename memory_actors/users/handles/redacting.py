@@ -22,8 +22,8 @@ from memory_actors.users.handles.scope import Scope
 from memory_actors.users.recalls import HashKey
 
 OF_HANDLES: Final = frozenset({"agent_id", "session_id", "exclude_session", "subject", "user_id"})
-PLUMBING: Final = ("_put_summary", "_put_block", "_note_synced")
-"""The private methods that take texts of callers. See api/plumbing.py."""
+PRIVATE: Final = ("_put_summary", "_put_block", "_note_synced")
+"""The private methods that take texts of callers: those of imports and of syncing."""
 IN_THREAD_CHARACTERS: Final = 16_384
 """Reading so much takes 1 ms or more."""
 
@@ -69,7 +69,7 @@ class Redacting:
         """Have the arguments of the operations of a class masked."""
         super().__init_subclass__()
         for name, method in list(vars(cls).items()):
-            is_operation = not name.startswith("_") or name in ("__call__", *PLUMBING)
+            is_operation = not name.startswith("_") or name in ("__call__", *PRIVATE)
             if is_operation and inspect.iscoroutinefunction(method):
                 setattr(cls, name, redacting(method))
 

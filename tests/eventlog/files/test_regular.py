@@ -118,7 +118,7 @@ def test_a_pipe_does_not_keep_a_repair_waiting(tmp_path: Path, name: str) -> Non
 NAMED_BY_USERS = {
     "eventlog/keys/heads.py": "a file of heads may come down a pipe",
     "eventlog/keys/cryptography.py": "so may a key to sign with",
-    "memory_actors/base/docstrings.py": "part of the package",
+    "memory_actors/base/package.py": "part of the package",
     "memory_actors/sharing/asking.py": "looks at a file by itself, for hooks that load little",
     "memory_actors/integrations/coding_agents/hook.py": "/dev/null",
     "memory_actors/integrations/coding_agents/installing.py": "part of the package",

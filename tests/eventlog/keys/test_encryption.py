@@ -1,12 +1,13 @@
 """An encrypted log: what is on disk, what is refused, what goes with a key."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from contracts.stores import Keyed, changed, registry
 
 from eventlog import (
     NO_KEYS,
@@ -15,7 +16,6 @@ from eventlog import (
     DiskFull,
     Environment,
     EventLog,
-    EventRegistry,
     KeyGone,
     Prepared,
     Snapshot,
@@ -32,17 +32,8 @@ from eventlog.lmdb import ledger
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.opening import STORE_FORMAT
-from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted", keys=lambda event: [event.key])
-class Noted(msgspec.Struct, frozen=True):
-    text: str
-    key: str = "key"
 
 
 @asynccontextmanager
@@ -57,7 +48,7 @@ async def fill(log: EventLog, stream: str = "s", events: int = 6, after: int = 0
     for n in range(after, after + events):
         text = f"canary {n} " * (200 if n % 2 else 1)
         await log.append(
-            stream, [Noted(text, f"key {n}")], n, meta={"by": "canary"},
+            stream, [Keyed(text, f"key {n}")], n, meta={"by": "canary"},
             idempotency_key=f"canary {n}", counters={"n": 1},
         )  # fmt: skip
 
@@ -65,13 +56,6 @@ async def fill(log: EventLog, stream: str = "s", events: int = 6, after: int = 0
 async def texts(log: EventLog, stream: str = "s") -> list[str]:
     events = await log.read_stream(stream, (await log.head(stream)).erased_version)
     return [event.data.text[:8] for event in events]
-
-
-def changed(path: Path, change: Callable[[Environment, Any], object]) -> None:
-    """Change rows of a closed log past its rules, with CRCs that hold."""
-    env = Environment(path / "log.mdb", TABLES)
-    env.write(lambda txn: change(env, txn))
-    env.close()
 
 
 def row(env: Environment, txn: Any, position: int) -> bytes:
@@ -119,7 +103,7 @@ async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None
     """Whoever has no key cannot put words into anybody's mouth."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
-        prepared = registry.prepare(Noted("forged"))
+        prepared = registry.prepare(Keyed("forged"))
 
     def forge(env: Environment, txn: Any) -> None:
         taken = frame.unpack(2, row(env, txn, 2))
@@ -202,11 +186,11 @@ async def test_a_log_without_keys_is_verified_and_not_read(
         with pytest.raises(KeyGone):
             await log.read_all()
         with pytest.raises(KeyGone):
-            await log.append("s", [Noted("x")], 6)
+            await log.append("s", [Keyed("x")], 6)
         with pytest.raises(KeyGone):
-            await log.append("new", [Noted("x")], 0)
+            await log.append("new", [Keyed("x")], 0)
         with pytest.raises(KeyGone):
-            await log.append("s", [Noted("x")], 6, durability="relaxed")
+            await log.append("s", [Keyed("x")], 6, durability="relaxed")
     copy_log(tmp_path / "backup", tmp_path / "log", registry)
     async with opened(tmp_path / "log") as log:
         assert len(await texts(log)) == 6
@@ -252,9 +236,9 @@ async def test_a_key_is_on_disk_before_its_first_event(
             synced.extend(stream for stream in ("new", "relaxed") if keys.has(stream))
 
         monkeypatch.setattr(KeyFile, "sync", sync)
-        await log.append("new", [Noted("x")], 0)
+        await log.append("new", [Keyed("x")], 0)
         assert synced == ["new"]
-        await log.append("relaxed", [Noted("x")], 0, durability="relaxed")
+        await log.append("relaxed", [Keyed("x")], 0, durability="relaxed")
         assert synced[-1] == "relaxed"
 
         def fail(_keys: KeyFile, _fresh: object) -> None:
@@ -262,11 +246,11 @@ async def test_a_key_is_on_disk_before_its_first_event(
 
         monkeypatch.setattr(KeyFile, "_append", fail)
         with pytest.raises(DiskFull):
-            await log.append("refused", [Noted("x")], 0)
-        await log.append("before", [Noted("x")], 6)
+            await log.append("refused", [Keyed("x")], 0)
+        await log.append("before", [Keyed("x")], 6)
         assert (await log.head("refused")).version == 0
         monkeypatch.undo()
-        await log.append("refused", [Noted("taken")], 0)
+        await log.append("refused", [Keyed("taken")], 0)
     async with opened(tmp_path / "log") as log:
         assert await texts(log, "refused") == ["taken"]
         assert (await log.verify()).ok
@@ -293,8 +277,8 @@ async def test_a_repeated_append_reads_as_asked(
         with monkeypatch.context() as patched:
             patched.setattr(ledger, "put_events", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                await log.append("s", [Noted("first")], 6)
-        await log.append("s", [Noted("second")], 6)
+                await log.append("s", [Keyed("first")], 6)
+        await log.append("s", [Keyed("second")], 6)
         assert (await texts(log))[-1] == "second"
     assert len({body[8:20] for body in bodies}) == len(bodies) == 2
 
@@ -317,9 +301,9 @@ async def test_opening_finishes_an_erasure_that_broke_off(
                 await log.erase("s", counted={"n": 6})
         if broken in ("forget", "key_gone"):
             with pytest.raises(BeingErased):
-                await log.append("s", [Noted("too early")], 6)
+                await log.append("s", [Keyed("too early")], 6)
         else:
-            await log.append("s", [Noted("back")], 6)
+            await log.append("s", [Keyed("back")], 6)
     keys = (tmp_path / "log.keys").stat().st_size
     async with opened(tmp_path / "log") as log:
         if broken in ("forget", "key_gone"):
@@ -330,4 +314,4 @@ async def test_opening_finishes_an_erasure_that_broke_off(
             assert (tmp_path / "log.keys").stat().st_size == keys
         assert (await log.verify()).findings == []
         assert await log.totals() == {"n": 6}
-        await log.append("s", [Noted("goes on")], (await log.head("s")).version)
+        await log.append("s", [Keyed("goes on")], (await log.head("s")).version)

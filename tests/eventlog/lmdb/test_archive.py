@@ -4,13 +4,13 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from contracts.stores import Keyed, opened
 
 from eventlog import (
     CorruptLog,
@@ -18,7 +18,6 @@ from eventlog import (
     Environment,
     EventLog,
     EventLogError,
-    EventRegistry,
     LogUnavailable,
     MissingCodec,
     PayloadDropped,
@@ -36,12 +35,6 @@ pytestmark = pytest.mark.anyio
 FOREVER = 2**62
 S = frame.stream_id("s")
 FIRST = SegmentId(S, 1)
-registry = EventRegistry()
-
-
-@registry.event("test.noted", keys=lambda event: [event.text[:3]])
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 def text(n: int) -> str:
@@ -49,14 +42,8 @@ def text(n: int) -> str:
     return (f"{n:05d} a canary in the log " * 12)[:300]
 
 
-@asynccontextmanager
-async def opened(path: Path, **options: Any) -> AsyncIterator[EventLog]:
-    async with EventLog.open(path, registry, **options) as log:
-        yield log
-
-
 async def fill(log: EventLog, count: int = 40, stream: str = "s") -> None:
-    await log.append(stream, [Noted(text(n)) for n in range(count)], 0)
+    await log.append(stream, [Keyed(text(n)) for n in range(count)], 0)
 
 
 async def texts(log: EventLog, stream: str = "s") -> list[str]:
@@ -332,14 +319,14 @@ async def test_a_full_log_can_be_archived_and_shrunk(tmp_path: Path):
         version = 0
         with pytest.raises(DiskFull):  # noqa: PT012 - the one that is too many
             while True:
-                await log.append("s", [Noted(text(version))], version)
+                await log.append("s", [Keyed(text(version))], version)
                 version += 1
 
         await log.archive("s", range(1, version + 1))
         await log.shrink()
 
         for n in range(version, version + 20):
-            await log.append("s", [Noted(text(n))], n)
+            await log.append("s", [Keyed(text(n))], n)
         assert await texts(log) == [text(n) for n in range(version + 20)]
 
 

@@ -1,13 +1,12 @@
 """Erasure on disk: no byte of it is left, the chain verifies, a crash or an error delays it."""
 
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from contracts.stores import Keyed, opened
 
 from eventlog import (
     Checkpoint,
@@ -15,7 +14,6 @@ from eventlog import (
     DiskFull,
     Environment,
     EventLog,
-    EventRegistry,
     Snapshot,
     StorageFailed,
 )
@@ -29,23 +27,10 @@ from eventlog.lmdb.tables import TABLES, scan
 pytestmark = pytest.mark.anyio
 
 NAME = "a name to be found"
-registry = EventRegistry()
 
 
-@registry.event("test.noted", keys=lambda event: [event.key])
-class Noted(msgspec.Struct, frozen=True):
-    text: str
-    key: str = "key"
-
-
-@asynccontextmanager
-async def opened(path: Path, **options: Any) -> AsyncIterator[EventLog]:
-    async with EventLog.open(path, registry, **options) as log:
-        yield log
-
-
-def noted(n: int, size: int = 100) -> Noted:
-    return Noted(f"canary {n:05d} " * (size // 13), f"canary key {n}")
+def noted(n: int, size: int = 100) -> Keyed:
+    return Keyed(f"canary {n:05d} " * (size // 13), f"canary key {n}")
 
 
 def canaries_in(path: Path) -> set[str]:
@@ -72,7 +57,7 @@ def _inflated(data: bytes) -> list[bytes]:
 
 async def fill(log: EventLog, events: int = 40) -> None:
     """Put canaries wherever a stream may have something."""
-    await log.append("other", [Noted("kept")], 0, counters={"n": 1})
+    await log.append("other", [Keyed("kept")], 0, counters={"n": 1})
     sizes = [100, 3000, 30]
     for n in range(events):
         await log.append(
@@ -83,12 +68,12 @@ async def fill(log: EventLog, events: int = 40) -> None:
     await log.archive(NAME, range(15, 20))
     await log.save_snapshot(NAME, Snapshot(30, b"canary state" * 10), "canary fingerprint")
     await log.save_checkpoint(Checkpoint("canary view", 5, {b"canary entry": b"canary value"}))
-    await log.append("other", [Noted("kept too")], 1)
+    await log.append("other", [Keyed("kept too")], 1)
 
 
 async def others_are_whole(log: EventLog) -> bool:
     kept = [event.data for event in await log.read_stream("other")]
-    return kept == [Noted("kept"), Noted("kept too")]
+    return kept == [Keyed("kept"), Keyed("kept too")]
 
 
 async def test_no_erased_byte_is_left_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -174,7 +159,7 @@ async def test_from_its_first_transaction_on_the_stream_reads_as_erased(
         assert await log.find_request(NAME, "canary 3", b"") is None
         assert await log.load_snapshot(NAME, "canary fingerprint") is None
         assert (await log.verify()).findings == []
-        again = await log.append(NAME, [Noted("new")], 40, idempotency_key="canary 3")
+        again = await log.append(NAME, [Keyed("new")], 40, idempotency_key="canary 3")
         assert (again.first_version, again.duplicate) == (41, False)
 
 
@@ -204,7 +189,7 @@ async def test_a_second_call_or_opening_finishes_after_an_error(
             patched.setattr(of, step, failing(DiskFull("no room")))
             with pytest.raises(DiskFull):
                 await log.erase(NAME, projections=["canary view"])
-        await log.append(NAME, [Noted("new", "new")], 40)
+        await log.append(NAME, [Keyed("new", "new")], 40)
         if how == "again":
             await log.erase(NAME)
     async with opened(tmp_path) as log:
@@ -258,7 +243,7 @@ async def test_numbers_of_segments_are_never_given_again(tmp_path: Path):
         await fill(log)
         before = archived(tmp_path)
         await log.erase(NAME)
-        await log.append(NAME, [Noted("new")], 40)
+        await log.append(NAME, [Keyed("new")], 40)
         await log.archive(NAME, [41])
 
         assert not archived(tmp_path) & before
@@ -273,7 +258,7 @@ async def test_a_log_at_its_size_limit_can_be_erased_from(tmp_path: Path):
 
         assert erased.events == n
         assert erased.after_bytes < erased.before_bytes
-        await log.append("other", [Noted("room again")], 0)
+        await log.append("other", [Keyed("room again")], 0)
 
 
 async def filled_up(log: EventLog) -> int:

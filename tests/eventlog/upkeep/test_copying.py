@@ -1,16 +1,15 @@
 """Copies of a log: one moment of it, whole or not there; putting one back loses nothing."""
 
 import errno
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from contracts.stores import Keyed, opened, registry
 
 from eventlog import (
     ANY_VERSION,
@@ -18,7 +17,6 @@ from eventlog import (
     CorruptLog,
     DiskFull,
     EventLog,
-    EventRegistry,
     LogLocked,
     LogUnavailable,
     Snapshot,
@@ -30,29 +28,16 @@ from eventlog.upkeep import copying
 
 pytestmark = [pytest.mark.anyio, pytest.mark.user]
 
-registry = EventRegistry()
-
-
-@registry.event("test.noted", keys=lambda event: [event.text[:2]])
-class Noted(msgspec.Struct, frozen=True):
-    text: str
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[EventLog]:
-    async with EventLog.open(path, registry) as log:
-        yield log
-
 
 async def fill(log: EventLog, stream: str = "s", events: int = 30) -> None:
-    notes = [Noted(f"{n} {stream} " * (300 if n % 7 == 0 else 1)) for n in range(events)]
+    notes = [Keyed(f"{n} {stream} " * (300 if n % 7 == 0 else 1)) for n in range(events)]
     await log.append(stream, notes, ANY_VERSION, counters={"n": events})
 
 
 async def filled(log: EventLog) -> None:
     """Put something everywhere."""
     await fill(log)
-    await log.append("t", [Noted("once")], 0, idempotency_key="k")
+    await log.append("t", [Keyed("once")], 0, idempotency_key="k")
     await log.archive("s", range(1, 11))
     await log.archive("s", range(11, 15))
     await log.drop_archived(2**62, "t")
@@ -90,8 +75,8 @@ async def test_a_restored_backup_reads_as_the_log_did(tmp_path: Path):
     assert (restored.position, restored.replaced) == (61, None)
     async with opened(tmp_path / "new") as log:
         assert await everything(log) == before
-        assert (await log.append("t", [Noted("once")], 0, idempotency_key="k")).duplicate
-        await log.append("t", [Noted("on")], 1)
+        assert (await log.append("t", [Keyed("once")], 0, idempotency_key="k")).duplicate
+        await log.append("t", [Keyed("on")], 1)
         await log.shrink(force=True)
     async with opened(tmp_path / "new") as log:
         assert (await log.verify()).findings == []
@@ -146,12 +131,9 @@ async def test_what_is_restored_over_is_kept_beside_it(tmp_path: Path):
 DIES_RESTORING = """
 import os, sys
 from pathlib import Path
-import msgspec
-from eventlog import EventRegistry, copy_log
+from contracts.stores import registry
+from eventlog import copy_log
 from eventlog.files import log_directory
-registry = EventRegistry()
-noted = registry.event("test.noted", keys=lambda event: [event.text[:2]])
-noted(msgspec.defstruct("Noted", [("text", str)], frozen=True))
 log_directory.put_in_place = lambda scratch, directory: os._exit(9)
 copy_log(Path(sys.argv[1]), Path(sys.argv[2]), registry)
 """
@@ -168,7 +150,8 @@ async def test_opening_finishes_a_restore_that_died(tmp_path: Path, empty: bool)
         later = await everything(log)
 
     command = [sys.executable, "-c", DIES_RESTORING, tmp_path / "backup", tmp_path / "log"]
-    assert subprocess.run(command, check=False, timeout=60).returncode == 9
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, check=False, timeout=60, env=env).returncode == 9
     assert not (tmp_path / "log").exists()
     if empty:
         (tmp_path / "log").mkdir()
@@ -193,7 +176,8 @@ async def test_a_symbolic_link_stays_and_leads_to_the_restored_log(tmp_path: Pat
     link.symlink_to(place)
 
     command = [sys.executable, "-c", DIES_RESTORING, tmp_path / "backup", link]
-    assert subprocess.run(command, check=False, timeout=60).returncode == 9
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, check=False, timeout=60, env=env).returncode == 9
     async with opened(link) as log:
         assert await everything(log) == before
 

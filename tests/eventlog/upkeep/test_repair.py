@@ -1,21 +1,17 @@
 """Repair: what is whole of a damaged log is in the new one, and nothing else."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
-import msgspec
 import pytest
+from contracts.stores import Keyed, changed, opened, registry
 
 from eventlog import (
     ANY_VERSION,
     CorruptLog,
     Environment,
-    EventLog,
-    EventRegistry,
     LogLocked,
     LogUnavailable,
     RepairReport,
@@ -24,23 +20,10 @@ from eventlog import (
 from eventlog.core.rows import U64
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 
-registry = EventRegistry()
 NOW_US = 1_700_000_000_000_000
-
-
-@registry.event("test.noted", keys=lambda event: [event.text[:3]])
-class Noted(msgspec.Struct, frozen=True):
-    text: str
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[EventLog]:
-    async with EventLog.open(path, registry) as log:
-        yield log
 
 
 async def fill(path: Path) -> None:
@@ -49,13 +32,7 @@ async def fill(path: Path) -> None:
         for n in range(10):
             for stream in "abc":
                 text = f"{stream} {n} " * (300 if n % 4 == 0 else 3)
-                await log.append(stream, [Noted(text)], n, idempotency_key=f"k{n}")
-
-
-def changed(path: Path, change: Callable[[Environment, Any], None]) -> None:
-    env = Environment(path / "log.mdb", TABLES)
-    env.write(lambda txn: change(env, txn))
-    env.close()
+                await log.append(stream, [Keyed(text)], n, idempotency_key=f"k{n}")
 
 
 def repaired(tmp_path: Path) -> RepairReport:
@@ -98,7 +75,7 @@ async def test_a_whole_log_comes_whole(tmp_path: Path):
         await log.archive("b", [1, 2])
         await log.drop_archived(2**62, "b")
         await log.erase("c")
-        await log.append("c", [Noted("again")], 10)
+        await log.append("c", [Keyed("again")], 10)
         before = await log.read_all(0, 100, dropped="mark")
         heads = [await log.head(stream) for stream in "abc"]
 
@@ -111,8 +88,8 @@ async def test_a_whole_log_comes_whole(tmp_path: Path):
         assert await log.read_all(0, 100, dropped="mark") == before
         assert [await log.head(stream) for stream in "abc"] == heads
         assert (await log.verify()).findings == []
-        assert (await log.append("a", [Noted("a 3 " * 3)], 3, idempotency_key="k3")).duplicate
-        await log.append("a", [Noted("on")], 10)
+        assert (await log.append("a", [Keyed("a 3 " * 3)], 3, idempotency_key="k3")).duplicate
+        await log.append("a", [Keyed("on")], 10)
 
 
 async def test_a_stream_ends_before_its_first_damaged_event(tmp_path: Path):
@@ -196,7 +173,7 @@ async def test_a_file_cut_short_gives_what_is_left(tmp_path: Path):
 
 async def test_it_never_writes_over_anything_nor_reads_an_open_log(tmp_path: Path):
     async with opened(tmp_path / "log") as log:
-        await log.append("a", [Noted("a")], ANY_VERSION)
+        await log.append("a", [Keyed("a")], ANY_VERSION)
         with pytest.raises(LogLocked):
             repaired(tmp_path)
     (tmp_path / "new").mkdir()

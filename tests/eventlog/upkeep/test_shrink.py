@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
-import msgspec
 import pytest
+from contracts.stores import Keyed, registry
 from support.disks import file_size_limit
 
 from eventlog import (
@@ -22,7 +22,6 @@ from eventlog import (
     DiskFull,
     Environment,
     EventLog,
-    EventRegistry,
     LogClosed,
     LogLocked,
     Snapshot,
@@ -35,13 +34,6 @@ from eventlog.lmdb.file import Transaction
 NAMES = ("one", "two")
 META_PAGES = (0, 4096)
 TXN_ID_AT = 144  # within a meta page
-
-registry = EventRegistry()
-
-
-@registry.event("test.noted", keys=lambda event: [event.text[:2]])
-class Noted(msgspec.Struct, frozen=True):
-    text: str
 
 
 @pytest.fixture
@@ -377,8 +369,8 @@ async def log_in(path: Path, **options: Any) -> AsyncIterator[EventLog]:
 
 async def write(log: EventLog, count: int = 300) -> None:
     for n in range(0, count, 50):
-        await log.append("s", [Noted(f"{n + i} " * 60) for i in range(50)], n, counters={"n": 50})
-    await log.append("t", [Noted("x")], 0, idempotency_key="k", epoch=3)
+        await log.append("s", [Keyed(f"{n + i} " * 60) for i in range(50)], n, counters={"n": 50})
+    await log.append("t", [Keyed("x")], 0, idempotency_key="k", epoch=3)
     await log.save_snapshot("s", Snapshot(100, b"state" * 2000), "f")
     await log.save_checkpoint(Checkpoint("p", 7, {b"k": b"v"}))
 
@@ -431,7 +423,7 @@ async def test_a_relaxed_append_is_on_disk_when_answered(
         monkeypatch.setattr(log._env, "_copied", copied)
         shrinking = asyncio.create_task(log.shrink(force=True))
         await asyncio.to_thread(stalled.wait)
-        relaxed = asyncio.create_task(log.append("r", [Noted("n")], 0, durability="relaxed"))
+        relaxed = asyncio.create_task(log.append("r", [Keyed("n")], 0, durability="relaxed"))
         await asyncio.sleep(0.1)
         assert not relaxed.done()
         assert len(await log.read_stream("s")) == 300
@@ -463,7 +455,7 @@ async def test_a_crash_before_the_anchor_is_no_damage(tmp_path: Path):
 
     async with log_in(path) as log:
         assert (await log.verify()).ok
-        await log.append("s", [Noted("more")], 300)
+        await log.append("s", [Keyed("more")], 300)
     async with log_in(path) as log:
         assert (await log.head("s")).version == 301
 

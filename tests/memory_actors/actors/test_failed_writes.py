@@ -66,85 +66,80 @@ async def until_it_has_failed(user: UserMemory) -> None:
 
 @pytest.mark.parametrize("name", READS)
 async def test_a_read_beside_a_failed_write_is_unavailable(
-    open_memory: Any, tmp_path: Path, name: str
+    memory: MemorySystem, user: UserMemory, tmp_path: Path, name: str
 ) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add("likes tea", memory_id="tea")
-        with reopening_held_up(memory):
-            let_a_commit_fail(tmp_path / "memory" / "log.mdb")
-            failing = asyncio.create_task(memory.user("ben").add("likes coffee", memory_id="c"))
-            await until_it_has_failed(user)
-            with pytest.raises(UnavailableError, match="try again"):
-                await READS[name](user)
-        with pytest.raises(UnavailableError):
-            await failing
+    await user.add("likes tea", memory_id="tea")
+    with reopening_held_up(memory):
+        let_a_commit_fail(tmp_path / "memory" / "log.mdb")
+        failing = asyncio.create_task(memory.user("ben").add("likes coffee", memory_id="c"))
+        await until_it_has_failed(user)
+        with pytest.raises(UnavailableError, match="try again"):
+            await READS[name](user)
+    with pytest.raises(UnavailableError):
+        await failing
 
-        await READS[name](user)
-        assert [hit.content for hit in await user.retrieve("who likes tea?")] == ["likes tea"]
-        await memory.user("ben").add("likes coffee")
-        assert (await memory.verify()).findings == []
-        assert await memory.check_replay() == []
+    await READS[name](user)
+    assert [hit.content for hit in await user.retrieve("who likes tea?")] == ["likes tea"]
+    await memory.user("ben").add("likes coffee")
+    assert (await memory.verify()).findings == []
+    assert await memory.check_replay() == []
 
 
 async def test_a_user_being_reread_waits_for_failing_writes(
-    open_memory: Any, tmp_path: Path
+    memory: MemorySystem, user: UserMemory, tmp_path: Path
 ) -> None:
     """A user whose state is read again waits while other writes fail.
 
     The second failure would find the user in the middle of it, and put them in quarantine.
     """
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add("likes tea", memory_id="tea")
-        async with live_user(memory, "ada") as live:
-            with reopening_held_up(memory):
-                let_a_commit_fail(tmp_path / "memory" / "log.mdb")
-                failing = asyncio.create_task(memory.user("ben").add("likes coffee"))
-                await until_it_has_failed(user)
-                reading = asyncio.create_task(Actor._reload(live.actor))
-                await asyncio.sleep(0.2)
-                assert not reading.done()
-            await reading
-            assert live.actor.quarantined is None
-        with pytest.raises(UnavailableError):
-            await failing
-        await user.add("likes cake")
+    await user.add("likes tea", memory_id="tea")
+    async with live_user(memory, "ada") as live:
+        with reopening_held_up(memory):
+            let_a_commit_fail(tmp_path / "memory" / "log.mdb")
+            failing = asyncio.create_task(memory.user("ben").add("likes coffee"))
+            await until_it_has_failed(user)
+            reading = asyncio.create_task(Actor._reload(live.actor))
+            await asyncio.sleep(0.2)
+            assert not reading.done()
+        await reading
+        assert live.actor.quarantined is None
+    with pytest.raises(UnavailableError):
+        await failing
+    await user.add("likes cake")
 
 
 async def test_a_memory_is_kept_when_embeddings_cannot_be_read(
-    open_memory: Any, tmp_path: Path
+    memory: MemorySystem, tmp_path: Path
 ) -> None:
     """A memory is kept, and searchable, where its embedding cannot be looked up."""
-    async with open_memory() as memory:
-        table = services_of(memory).embeddings.disk
-        reading, may_leave = threading.Event(), threading.Event()
+    table = services_of(memory).embeddings.disk
+    reading, may_leave = threading.Event(), threading.Event()
 
-        def read() -> None:
-            with table._env.read():
-                reading.set()
-                may_leave.wait(20)
+    def read() -> None:
+        with table._env.read():
+            reading.set()
+            may_leave.wait(20)
 
-        reader = threading.Thread(target=read)
-        reader.start()
-        assert reading.wait(10)
-        let_a_commit_fail(tmp_path / "memory" / "derived.mdb")
-        writer = threading.Thread(target=failed_fact, args=(table,))
-        writer.start()
-        try:
-            with anyio.fail_after(10):
-                while True:
-                    try:
-                        table.fact("x")
-                    except StoreBusyError:
-                        break
-            receipt = await memory.user("ada").add("likes tea")
-        finally:
-            may_leave.set()
-            reader.join(10)
-            writer.join(10)
-        assert receipt.indexed
-        assert [hit.content for hit in await memory.user("ada").retrieve("tea")] == ["likes tea"]
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert reading.wait(10)
+    let_a_commit_fail(tmp_path / "memory" / "derived.mdb")
+    writer = threading.Thread(target=failed_fact, args=(table,))
+    writer.start()
+    try:
+        with anyio.fail_after(10):
+            while True:
+                try:
+                    table.fact("x")
+                except StoreBusyError:
+                    break
+        receipt = await memory.user("ada").add("likes tea")
+    finally:
+        may_leave.set()
+        reader.join(10)
+        writer.join(10)
+    assert receipt.indexed
+    assert [hit.content for hit in await memory.user("ada").retrieve("tea")] == ["likes tea"]
 
 
 def failed_fact(table: Any) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from memory_actors import Episode, InvalidInputError, Item, Memory, MemoryActorsError, Step
-from memory_actors.api.plumbing import put_block
 from memory_actors.base.validation import json_copy
 
 pytestmark = pytest.mark.anyio
@@ -45,43 +44,39 @@ async def test_values_of_another_class_are_the_values_they_are() -> None:
     assert list(map(type, copy["red"])) == [str, int, int, float, bool, type(None)]
 
 
-async def test_a_member_of_an_enumeration_is_found_by_its_value(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        added = await user.add("a rose", metadata={Color.RED: Color.RED})
-        for value in ("red", Color.RED):
-            (hit,) = await user.retrieve("rose", filters={"red": value})
-            assert (hit.memory_id, hit.metadata) == (added.memory_id, {"red": "red"})
-        await user.working.set(Color.RED, {"c": Color.RED})
-        assert await user.working.items() == {"red": {"c": "red"}}
-        await user.documents.put("c", {"c": Color.RED}, key="k")
-        (document,) = await user.documents.find("c", {"c": "red"})
-        assert document.value == {"c": "red"}
+async def test_a_member_of_an_enumeration_is_found_by_its_value(user: Any) -> None:
+    added = await user.add("a rose", metadata={Color.RED: Color.RED})
+    for value in ("red", Color.RED):
+        (hit,) = await user.retrieve("rose", filters={"red": value})
+        assert (hit.memory_id, hit.metadata) == (added.memory_id, {"red": "red"})
+    await user.working.set(Color.RED, {"c": Color.RED})
+    assert await user.working.items() == {"red": {"c": "red"}}
+    await user.documents.put("c", {"c": Color.RED}, key="k")
+    (document,) = await user.documents.find("c", {"c": "red"})
+    assert document.value == {"c": "red"}
 
 
-async def test_texts_of_another_class_are_the_texts_they_are(open_memory: Any) -> None:
+async def test_texts_of_another_class_are_the_texts_they_are(memory: Any, user: Any) -> None:
     """Each write is compared with its replay: what it is indexed by is of the plain text too."""
     red: Any = Color.RED
-    async with open_memory() as memory:
-        user = memory.user("u")
-        rose = await user.entities.add_entity(red, red, [red])
-        await user.entities.add_entity("rose", observations=["is grown"])
-        await user.entities.relate("rose", red, "red", fact=red)
-        started = await user.episodes.start(red)
-        await user.episodes.step(started.memory_id, red, observation=red, error=red)
-        await user.episodes.finish(started.memory_id, red)
-        key = await user.working.set(red, 1)
-        await user.update(key.memory_id, content=red)
-        entity = await user.entities.get(rose.memory_id)
-        assert (entity.name, entity.type, entity.observations) == ("red", "red", ("red",))
-        said = {hit.content for hit in await user.retrieve("red", top_k=50)}
-        assert not [text for text in said if "Color" in text]
-        await user.entities.remove_observation("red", red)
-        assert (await user.entities.get("red")).observations == ()
-        other = memory.user("v").episodes
-        put = await other.put(an_episode(goal=red, steps=(Step(number=1, action=red),)))
-        (step,) = (await other.get(put.memory_id)).steps
-        assert step.action == "red"
+    rose = await user.entities.add_entity(red, red, [red])
+    await user.entities.add_entity("rose", observations=["is grown"])
+    await user.entities.relate("rose", red, "red", fact=red)
+    started = await user.episodes.start(red)
+    await user.episodes.step(started.memory_id, red, observation=red, error=red)
+    await user.episodes.finish(started.memory_id, red)
+    key = await user.working.set(red, 1)
+    await user.update(key.memory_id, content=red)
+    entity = await user.entities.get(rose.memory_id)
+    assert (entity.name, entity.type, entity.observations) == ("red", "red", ("red",))
+    said = {hit.content for hit in await user.retrieve("red", top_k=50)}
+    assert not [text for text in said if "Color" in text]
+    await user.entities.remove_observation("red", red)
+    assert (await user.entities.get("red")).observations == ()
+    other = memory.user("v").episodes
+    put = await other.put(an_episode(goal=red, steps=(Step(number=1, action=red),)))
+    (step,) = (await other.get(put.memory_id)).steps
+    assert step.action == "red"
 
 
 # --- what is no argument
@@ -109,15 +104,13 @@ SECTION = {"heading_id": "h", "title": "T", "raw": "## T\n", "rank": "U"}
 ITEM = Item(content="a")
 
 
-async def test_a_block_is_put_as_an_export_has_it(open_memory: Any) -> None:
+async def test_a_block_is_put_as_an_export_has_it(user: Any) -> None:
     archived = {**BLOCK, "archived": True, "section": SECTION}
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await put_block(user, "b", ITEM, archived)
-        await user.context.restore(["b"])
-        assert await user.context.render() == "## T\n- a\n"
-        with pytest.raises(InvalidInputError, match="an Item"):
-            await put_block(user, "c", {"content": "a"}, BLOCK)  # type: ignore[arg-type]
+    await user.context._put_block("b", ITEM, archived)
+    await user.context.restore(["b"])
+    assert await user.context.render() == "## T\n- a\n"
+    with pytest.raises(InvalidInputError, match="an Item"):
+        await user.context._put_block("c", {"content": "a"}, BLOCK)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -134,37 +127,35 @@ async def test_a_wrong_type_is_refused_by_a_typed_error(open_memory: Any, part: 
 
 
 @pytest.mark.no_http
-async def test_what_is_no_yes_or_no_is_refused(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u").from_source("web")
-        await user.add("a rose")
-        odd_values: tuple[Any, ...] = ("no", 1, 0, None)
-        for odd in odd_values:
-            for refused in (
-                user.purge("web", dry_run=odd),
-                memory.purge("web", dry_run=odd),
-                memory.compact(dry_run=odd),
-            ):
-                with pytest.raises(InvalidInputError, match="dry_run must be True or False"):
-                    await refused
-            if odd is not None:
-                with pytest.raises(InvalidInputError, match="episodes must be True or False"):
-                    await memory.compact(episodes=odd)
+async def test_what_is_no_yes_or_no_is_refused(memory: Any) -> None:
+    user = memory.user("u").from_source("web")
+    await user.add("a rose")
+    odd_values: tuple[Any, ...] = ("no", 1, 0, None)
+    for odd in odd_values:
+        for refused in (
+            user.purge("web", dry_run=odd),
+            memory.purge("web", dry_run=odd),
+            memory.compact(dry_run=odd),
+        ):
+            with pytest.raises(InvalidInputError, match="dry_run must be True or False"):
+                await refused
+        if odd is not None:
+            with pytest.raises(InvalidInputError, match="episodes must be True or False"):
+                await memory.compact(episodes=odd)
 
 
-async def test_dropped_originals_are_kept_or_dropped(open_memory: Any) -> None:
+async def test_dropped_originals_are_kept_or_dropped(memory: Any) -> None:
     """The argument about what was dropped is one of two words."""
-    async with open_memory() as memory:
-        await memory.user("u").add("a rose")
-        odd_values: tuple[Any, ...] = ("Mark", "", None, True, ["mark"])
-        for odd in odd_values:
-            with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):
-                await memory.diff("u", 0, dropped=odd)
-            with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):
-                async with memory.replay("u", dropped=odd):
-                    pass
-        async with memory.replay("u", dropped="mark") as past:
-            assert past.lost == 0
+    await memory.user("u").add("a rose")
+    odd_values: tuple[Any, ...] = ("Mark", "", None, True, ["mark"])
+    for odd in odd_values:
+        with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):
+            await memory.diff("u", 0, dropped=odd)
+        with pytest.raises(InvalidInputError, match="dropped must be one of raise, mark"):
+            async with memory.replay("u", dropped=odd):
+                pass
+    async with memory.replay("u", dropped="mark") as past:
+        assert past.lost == 0
 
 
 # --- how

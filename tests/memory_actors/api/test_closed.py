@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 from support.fakes import FakeEmbedder
 
 from memory_actors import Item, Memory, MemorySystem, SystemClosedError, UserMemory
-from memory_actors.api.plumbing import put_block, put_forgotten, put_summary
 from memory_actors.search.embedding.batcher import PROBE
 
 pytestmark = pytest.mark.anyio
@@ -68,12 +67,12 @@ CALLS_OF_USER: dict[str, Callable[[UserMemory, Memory], Any]] = {
     "forget": lambda user, old: user.forget(old.memory_id),
     "forgotten": lambda user, _: user.forgotten(),
     "unforget": lambda user, _: user.unforget("a fact"),
-    "put_forgotten": lambda user, _: put_forgotten(user, []),
+    "put_forgotten": lambda user, _: user._put_forgotten([]),
     "extract": lambda user, _: user.extract(),
     "extractions": lambda user, _: user.extractions(),
     "undo": lambda user, _: user.undo("ext_1"),
-    "put_block": lambda user, _: put_block(user, "b", Item(content="x"), BLOCK),
-    "put_summary": lambda user, old: put_summary(user, replace(old, memory_id="s", data=SUMMARY)),
+    "put_block": lambda user, _: user.context._put_block("b", Item(content="x"), BLOCK),
+    "put_summary": lambda user, old: user._put_summary(replace(old, memory_id="s", data=SUMMARY)),
     "restore": lambda user, old: user.restore([old.memory_id]),
     "retrieve": lambda user, _: user.retrieve("tea"),
     "grant": lambda user, _: user.grant("ada"),
@@ -184,5 +183,5 @@ def test_every_public_call_is_called_here() -> None:
         return {name for name in dir(of) if not name.startswith("_")}
 
     assert public(MemorySystem) == CALLS_OF_SYSTEM.keys() | OTHERS_OF_SYSTEM
-    plumbing = {"put_block", "put_forgotten", "put_summary"}
-    assert public(UserMemory) | plumbing == CALLS_OF_USER.keys() | OTHERS_OF_USER
+    of_imports = {"put_block", "put_forgotten", "put_summary"}
+    assert public(UserMemory) | of_imports == CALLS_OF_USER.keys() | OTHERS_OF_USER

@@ -94,49 +94,45 @@ async def test_one_entry_is_got_without_the_texts_of_the_others(open_memory, mon
             await context.document("other").get(ids[0])
 
 
-async def test_several_documents_are_renamed_or_deleted_all_or_none(open_memory) -> None:
-    async with open_memory() as memory:
-        context = memory.user("u").context
-        for name in ("a", "b", "c"):
-            await context.create(name, f"- {name}\n")
-        for wrong in ({"a": "x", "b": "c"}, {"a": "x", "b": "x"}, {"a": "x", "none": "y"}):
-            with pytest.raises((InvalidInputError, NotFoundError)):
-                await context.rename_all(wrong)
-        with pytest.raises(NotFoundError):
-            await context.delete_all(["a", "none"])
-        assert [one.name for one in await context.documents()] == ["a", "b", "c"]
-        await context.rename_all({"a": "x", "b": "y"})
-        await context.delete_all(["c", "x"])
-        assert [one.name for one in await context.documents()] == ["y"]
+async def test_several_documents_are_renamed_or_deleted_all_or_none(memory) -> None:
+    context = memory.user("u").context
+    for name in ("a", "b", "c"):
+        await context.create(name, f"- {name}\n")
+    for wrong in ({"a": "x", "b": "c"}, {"a": "x", "b": "x"}, {"a": "x", "none": "y"}):
+        with pytest.raises((InvalidInputError, NotFoundError)):
+            await context.rename_all(wrong)
+    with pytest.raises(NotFoundError):
+        await context.delete_all(["a", "none"])
+    assert [one.name for one in await context.documents()] == ["a", "b", "c"]
+    await context.rename_all({"a": "x", "b": "y"})
+    await context.delete_all(["c", "x"])
+    assert [one.name for one in await context.documents()] == ["y"]
 
 
 @pytest.mark.no_http
-async def test_who_comes_second_reads_the_documented_texts(open_memory) -> None:
-    async with open_memory() as memory:
-        call = MemoryTool(memory.user("u")).call
+async def test_who_comes_second_reads_the_documented_texts(memory) -> None:
+    call = MemoryTool(memory.user("u")).call
 
-        def create(path: str, text: str = "x") -> dict[str, str]:
-            return {"command": "create", "path": path, "file_text": text}
+    def create(path: str, text: str = "x") -> dict[str, str]:
+        return {"command": "create", "path": path, "file_text": text}
 
-        def rename(old: str, new: str) -> dict[str, str]:
-            return {"command": "rename", "old_path": old, "new_path": new}
+    def rename(old: str, new: str) -> dict[str, str]:
+        return {"command": "rename", "old_path": old, "new_path": new}
 
-        said = await asyncio.gather(*(call(create("/memories/r")) for _ in range(3)))
-        assert sorted(said)[:2] == ["Error: File /memories/r already exists"] * 2
-        moves = [rename("/memories/r", f"/memories/q{n}") for n in range(3)]
-        said = await asyncio.gather(*map(call, moves))
-        assert sorted(said)[:2] == ["Error: The path /memories/r does not exist"] * 2
-        assert "more than blanks" in await call(create("/memories/ "))
+    said = await asyncio.gather(*(call(create("/memories/r")) for _ in range(3)))
+    assert sorted(said)[:2] == ["Error: File /memories/r already exists"] * 2
+    moves = [rename("/memories/r", f"/memories/q{n}") for n in range(3)]
+    said = await asyncio.gather(*map(call, moves))
+    assert sorted(said)[:2] == ["Error: The path /memories/r does not exist"] * 2
+    assert "more than blanks" in await call(create("/memories/ "))
 
 
-async def test_a_directory_moves_as_a_whole_or_not_at_all(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        call = MemoryTool(user).call
-        for name in ("d/s", "d/" + "y" * 400):
-            await call({"command": "create", "path": f"/memories/{name}", "file_text": "x"})
-        before = await user.context.documents()
-        to = "/memories/" + "z" * 300
-        said = await call({"command": "rename", "old_path": "/memories/d", "new_path": to})
-        assert said.startswith("Error: ")
-        assert await user.context.documents() == before
+async def test_a_directory_moves_as_a_whole_or_not_at_all(user) -> None:
+    call = MemoryTool(user).call
+    for name in ("d/s", "d/" + "y" * 400):
+        await call({"command": "create", "path": f"/memories/{name}", "file_text": "x"})
+    before = await user.context.documents()
+    to = "/memories/" + "z" * 300
+    said = await call({"command": "rename", "old_path": "/memories/d", "new_path": to})
+    assert said.startswith("Error: ")
+    assert await user.context.documents() == before

@@ -62,53 +62,54 @@ async def say_everywhere(memory: MemorySystem, fact: str) -> dict[str, str]:
     }
 
 
-async def test_a_fact_goes_from_every_kind_and_is_refused_by_every_door(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        said = await say_everywhere(memory, FACT)
-        user = memory.user("ada", session_id="s")
-        would = await user.forget(said["long_term"], dry_run=True)
-        assert await user.get(said["long_term"])
-        assert await user.forgotten() == []
+async def test_a_fact_goes_from_every_kind_and_is_refused_by_every_door(
+    memory: MemorySystem,
+) -> None:
+    said = await say_everywhere(memory, FACT)
+    user = memory.user("ada", session_id="s")
+    would = await user.forget(said["long_term"], dry_run=True)
+    assert await user.get(said["long_term"])
+    assert await user.forgotten() == []
 
-        done = await user.forget(said["long_term"], reason="he asked")
+    done = await user.forget(said["long_term"], reason="he asked")
 
-        assert (would.gone, would.changed, would.kept) == (done.gone, done.changed, done.kept)
-        assert set(done.gone["long_term"]) == {said["long_term"], said["again"]}
-        assert set(done.changed["long_term"]) == {said["compound"]}
-        assert done.gone["short_term"] == (said["short_term"],)
-        assert done.gone["context"] == (said["context"],)
-        assert done.kept == {"entity": (said["relationship"],)}
-        assert done.rewritten >= 10
-        assert (await user.get(said["compound"])).content == "Zacharias plays chess."
-        assert (await user.get(said["more"])).content == "Berta knows him. So it is."
-        assert await user.working.get("where") == {"n": 1}
-        (document,) = await user.documents.find("people")
-        assert document.value == {"age": 7}
-        zach = await user.entities.get("Zach")
-        assert zach.observations == ("tall",) or list(zach.observations) == ["tall"]
-        episode = await user.episodes.get(said["episode"])
-        assert [step.action for step in episode.steps] == ["leave"]
-        assert (await user.get(said["updated"])).content == "He moved"
-        (stone,) = await user.forgotten()
-        assert (stone.digest, stone.reason) == (done.tombstones[0], "he asked")
+    assert (would.gone, would.changed, would.kept) == (done.gone, done.changed, done.kept)
+    assert set(done.gone["long_term"]) == {said["long_term"], said["again"]}
+    assert set(done.changed["long_term"]) == {said["compound"]}
+    assert done.gone["short_term"] == (said["short_term"],)
+    assert done.gone["context"] == (said["context"],)
+    assert done.kept == {"entity": (said["relationship"],)}
+    assert done.rewritten >= 10
+    assert (await user.get(said["compound"])).content == "Zacharias plays chess."
+    assert (await user.get(said["more"])).content == "Berta knows him. So it is."
+    assert await user.working.get("where") == {"n": 1}
+    (document,) = await user.documents.find("people")
+    assert document.value == {"age": 7}
+    zach = await user.entities.get("Zach")
+    assert zach.observations == ("tall",) or list(zach.observations) == ["tall"]
+    episode = await user.episodes.get(said["episode"])
+    assert [step.action for step in episode.steps] == ["leave"]
+    assert (await user.get(said["updated"])).content == "He moved"
+    (stone,) = await user.forgotten()
+    assert (stone.digest, stone.reason) == (done.tombstones[0], "he asked")
 
-        for content in (FACT, f"{FACT.upper()}!", COMPOUND):
-            with pytest.raises(ForgottenError):
-                await user.add(content)
+    for content in (FACT, f"{FACT.upper()}!", COMPOUND):
         with pytest.raises(ForgottenError):
-            await user.turn(FACT)
-        with pytest.raises(ForgottenError):
-            await user.add(FACT, "context")
-        with pytest.raises(ForgottenError):
-            await user.update(said["other"], content=FACT)
-        with pytest.raises(ForgottenError):
-            await user.restore([said["long_term"]])
-        receipts = await user.add_many([Item(content=FACT), Item(content="Berta swims")])
-        assert [one.operation for one in receipts] == ["forgotten", "add"]
+            await user.add(content)
+    with pytest.raises(ForgottenError):
+        await user.turn(FACT)
+    with pytest.raises(ForgottenError):
+        await user.add(FACT, "context")
+    with pytest.raises(ForgottenError):
+        await user.update(said["other"], content=FACT)
+    with pytest.raises(ForgottenError):
+        await user.restore([said["long_term"]])
+    receipts = await user.add_many([Item(content=FACT), Item(content="Berta swims")])
+    assert [one.operation for one in receipts] == ["forgotten", "add"]
+    await user.unforget(stone.digest)
+    assert (await user.add(FACT)).operation == "add"
+    with pytest.raises(NotFoundError):
         await user.unforget(stone.digest)
-        assert (await user.add(FACT)).operation == "add"
-        with pytest.raises(NotFoundError):
-            await user.unforget(stone.digest)
 
 
 @pytest.mark.owner
@@ -211,33 +212,31 @@ async def test_what_was_forgotten_comes_by_no_import_extraction_or_similar_words
                 await eve.add(content)
 
 
-async def test_only_the_named_memory_goes_where_that_is_asked_for(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        one = await user.add("she skis", metadata={"n": 1})
-        await user.update(one.memory_id, content="she skis well")
-        other = await user.add("she skis well", metadata={"n": 2})
-        done = await user.forget(one.memory_id, everywhere=False)
-        assert done.gone == {"long_term": (one.memory_id,)}
-        assert (await user.get(other.memory_id)).content == "she skis well"
-        assert [hit.memory_id for hit in await user.retrieve("skis")] == [other.memory_id]
-        added, updated, _gone = await user.history(one.memory_id)
-        assert added.data["content"] == updated.data["content"] == "[forgotten]"
-        assert "metadata" not in added.data
-        for name in ("Zach", "Tom"):
-            await user.entities.add_entity(name, observations=["is tall", f"{name} sings"])
-        await user.documents.put("people", {"name": "Zach"}, key="z")
-        done = await user.forget((await user.entities.get("Zach")).memory_id)
-        assert (len(done.tombstones), set(done.gone)) == (1, {"entity"})
-        assert list((await user.entities.get("Tom")).observations) == ["is tall", "Tom sings"]
-        assert (await user.documents.get("z", "people")).value == {"name": "Zach"}
-        for bad in ("", " ", "\ud800", 7, "nobody says this"):
-            with pytest.raises((InvalidInputError, NotFoundError)):
-                await user.forget(bad)
-            with pytest.raises((InvalidInputError, NotFoundError)):
-                await user.unforget(bad)
-        with pytest.raises(InvalidInputError):
-            await user.forget(other.memory_id, similar=2)
+async def test_only_the_named_memory_goes_where_that_is_asked_for(user: Any) -> None:
+    one = await user.add("she skis", metadata={"n": 1})
+    await user.update(one.memory_id, content="she skis well")
+    other = await user.add("she skis well", metadata={"n": 2})
+    done = await user.forget(one.memory_id, everywhere=False)
+    assert done.gone == {"long_term": (one.memory_id,)}
+    assert (await user.get(other.memory_id)).content == "she skis well"
+    assert [hit.memory_id for hit in await user.retrieve("skis")] == [other.memory_id]
+    added, updated, _gone = await user.history(one.memory_id)
+    assert added.data["content"] == updated.data["content"] == "[forgotten]"
+    assert "metadata" not in added.data
+    for name in ("Zach", "Tom"):
+        await user.entities.add_entity(name, observations=["is tall", f"{name} sings"])
+    await user.documents.put("people", {"name": "Zach"}, key="z")
+    done = await user.forget((await user.entities.get("Zach")).memory_id)
+    assert (len(done.tombstones), set(done.gone)) == (1, {"entity"})
+    assert list((await user.entities.get("Tom")).observations) == ["is tall", "Tom sings"]
+    assert (await user.documents.get("z", "people")).value == {"name": "Zach"}
+    for bad in ("", " ", "\ud800", 7, "nobody says this"):
+        with pytest.raises((InvalidInputError, NotFoundError)):
+            await user.forget(bad)
+        with pytest.raises((InvalidInputError, NotFoundError)):
+            await user.unforget(bad)
+    with pytest.raises(InvalidInputError):
+        await user.forget(other.memory_id, similar=2)
 
 
 @pytest.mark.owner
@@ -285,28 +284,25 @@ async def test_facts_that_are_forgotten_at_once_all_leave_the_log(
 
 
 @pytest.mark.owner
-async def test_a_summary_of_the_named_memory_goes_with_it(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add_many(some(LOGIN, 7))
-        await memory.compact("ada")
-        done = await user.forget("fixed2", everywhere=False)
-        left = {one.memory_id for one in await user.list_memories()}
-        assert left == set(done.came_back) == {f"fixed{n}" for n in range(7)} - {"fixed2"}
+async def test_a_summary_of_the_named_memory_goes_with_it(memory: MemorySystem, user: Any) -> None:
+    await user.add_many(some(LOGIN, 7))
+    await memory.compact("ada")
+    done = await user.forget("fixed2", everywhere=False)
+    left = {one.memory_id for one in await user.list_memories()}
+    assert left == set(done.came_back) == {f"fixed{n}" for n in range(7)} - {"fixed2"}
 
 
 @pytest.mark.owner
 async def test_a_named_memory_that_looks_forgotten_already_goes_with_its_summary(
-    open_memory: Any,
+    memory: MemorySystem,
+    user: Any,
 ) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        first, *others = said = some(f"[forgotten] {LOGIN}", 7)
-        await user.add_many(said)
-        await memory.compact("ada")
-        done = await user.forget(first.memory_id, everywhere=False)
-        left = {one.memory_id for one in await user.list_memories()}
-        assert left == set(done.came_back) == {one.memory_id for one in others}
+    first, *others = said = some(f"[forgotten] {LOGIN}", 7)
+    await user.add_many(said)
+    await memory.compact("ada")
+    done = await user.forget(first.memory_id, everywhere=False)
+    left = {one.memory_id for one in await user.list_memories()}
+    assert left == set(done.came_back) == {one.memory_id for one in others}
 
 
 @pytest.mark.owner

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference.md"
 CALL = re.compile(r"`(?:await )?(?:MemorySystem(?=\.))?([\w.]+)\(([^`]*)\)`")
-OF_USERS = sorted(name for name in COMMANDS if not name.startswith(("system.", "plumbing.")))
+OF_USERS = sorted(name for name in COMMANDS if not name.startswith(("system.", "private.")))
 
 
 async def test_an_operation_writes_if_the_past_refuses_it(tmp_path: Path) -> None:

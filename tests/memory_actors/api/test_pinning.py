@@ -40,15 +40,14 @@ async def test_a_memory_is_pinned_and_let_go_again(open_memory: Any, kind: str) 
 
 
 @pytest.mark.owner
-async def test_an_entity_stays_pinned_as_more_is_observed(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        entities = memory.user("ada").entities
-        bob = (await entities.add_entity("Bob", pinned=True)).memory_id
-        await entities.observe("Bob", "tall")
-        assert (await memory.user("ada").get(bob)).pinned
-        eve = (await entities.add_entity("Eve")).memory_id
-        await entities.add_entity("Eve", observations=["small"], pinned=True)
-        assert (await memory.user("ada").get(eve)).pinned
+async def test_an_entity_stays_pinned_as_more_is_observed(memory: Any) -> None:
+    entities = memory.user("ada").entities
+    bob = (await entities.add_entity("Bob", pinned=True)).memory_id
+    await entities.observe("Bob", "tall")
+    assert (await memory.user("ada").get(bob)).pinned
+    eve = (await entities.add_entity("Eve")).memory_id
+    await entities.add_entity("Eve", observations=["small"], pinned=True)
+    assert (await memory.user("ada").get(eve)).pinned
 
 
 async def test_what_is_pinned_later_is_not_pruned(open_memory: Any) -> None:
@@ -67,17 +66,13 @@ async def test_what_is_pinned_later_is_not_pruned(open_memory: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["working", "short_term"])
-async def test_what_is_never_pruned_cannot_be_pinned(open_memory: Any, kind: str) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        memory_id = await one_of(user, kind)
-        with pytest.raises(InvalidInputError, match="cannot be pinned"):
-            await user.update(memory_id, pinned=True)
+async def test_what_is_never_pruned_cannot_be_pinned(user: Any, kind: str) -> None:
+    memory_id = await one_of(user, kind)
+    with pytest.raises(InvalidInputError, match="cannot be pinned"):
+        await user.update(memory_id, pinned=True)
 
 
-async def test_an_entry_of_a_document_is_pinned_where_it_is(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        entry = (await user.context.add("Teas", "Assam")).entry_ids[0]
-        with pytest.raises(InvalidInputError, match=r"user\.context\.pin"):
-            await user.update(entry, pinned=True)
+async def test_an_entry_of_a_document_is_pinned_where_it_is(user: Any) -> None:
+    entry = (await user.context.add("Teas", "Assam")).entry_ids[0]
+    with pytest.raises(InvalidInputError, match=r"user\.context\.pin"):
+        await user.update(entry, pinned=True)

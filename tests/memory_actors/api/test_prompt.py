@@ -5,22 +5,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fakes import FakeTokenEmbedder
 
 from memory_actors import InvalidInputError, Item, TokenizerCounter, UserMemory, WordEstimate
 from memory_actors.api.user_context import excerpt
 from memory_actors.search.model.installed import TOKENIZER_FILE, model_path
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 QUESTION = "what does she drink in the morning?"
 FILLER = "The weather was fine and nobody said much about anything."
 LONG = " ".join([*[FILLER] * 20, "She drinks strong coffee in the morning.", *[FILLER] * 20])
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 class Characters:
@@ -90,27 +84,24 @@ async def test_a_long_memory_is_cut_around_the_query(open_memory) -> None:
         assert (await user.context(QUESTION, max_item_tokens=1)).parts == ()
 
 
-async def test_a_prompt_holds_no_question_and_nothing_twice(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", session_id="s")
-        await user.add("She drinks tea")
-        await user.add("she drinks tea!", session_id="s", role="Ada")
-        await user.add(QUESTION, session_id="s", role="user")
-        for text in ("hello", "She drinks tea.", "hello", QUESTION):
-            await user.short_term.add_message(text, role="user")
-        context = await user.context(QUESTION, limit=2)
-        texts = [part.text for part in context.parts]
-        assert all("what does she" not in text for text in texts)
-        assert texts == ["user: She drinks tea.", "user: hello", "Ada: she drinks tea!"]
+async def test_a_prompt_holds_no_question_and_nothing_twice(memory) -> None:
+    user = memory.user("u", session_id="s")
+    await user.add("She drinks tea")
+    await user.add("she drinks tea!", session_id="s", role="Ada")
+    await user.add(QUESTION, session_id="s", role="user")
+    for text in ("hello", "She drinks tea.", "hello", QUESTION):
+        await user.short_term.add_message(text, role="user")
+    context = await user.context(QUESTION, limit=2)
+    texts = [part.text for part in context.parts]
+    assert all("what does she" not in text for text in texts)
+    assert texts == ["user: She drinks tea.", "user: hello", "Ada: she drinks tea!"]
 
 
-async def test_odd_budgets_are_refused(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for wrong in ({"token_budget": -1}, {"token_budget": "x"}, {"max_item_tokens": 0},
-                      {"limit": 0}):  # fmt: skip
-            with pytest.raises(InvalidInputError):
-                await user.context("tea", **wrong)
+async def test_odd_budgets_are_refused(user) -> None:
+    for wrong in ({"token_budget": -1}, {"token_budget": "x"}, {"max_item_tokens": 0},
+                  {"limit": 0}):  # fmt: skip
+        with pytest.raises(InvalidInputError):
+            await user.context("tea", **wrong)
 
 
 TEXTS = st.text(

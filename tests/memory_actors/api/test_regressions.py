@@ -22,56 +22,47 @@ from memory_actors.upkeep.store import event_registry
 pytestmark = pytest.mark.anyio
 
 
-async def test_updating_metadata_brings_no_old_value_back(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        memory_id = (await user.working.set("k", "old")).memory_id
-        await asyncio.gather(
-            user.working.set("k", "new"), user.update(memory_id, metadata={"a": 1})
-        )
-        assert await user.working.get("k") == "new"
-        results = await asyncio.gather(
-            user.working.delete("k"), user.update(memory_id, metadata={"a": 2}),
-            return_exceptions=True,
-        )  # fmt: skip
-        assert isinstance(results[1], NotFoundError)
-        assert await user.working.get("k") is None
+async def test_updating_metadata_brings_no_old_value_back(user) -> None:
+    memory_id = (await user.working.set("k", "old")).memory_id
+    await asyncio.gather(user.working.set("k", "new"), user.update(memory_id, metadata={"a": 1}))
+    assert await user.working.get("k") == "new"
+    results = await asyncio.gather(
+        user.working.delete("k"), user.update(memory_id, metadata={"a": 2}),
+        return_exceptions=True,
+    )  # fmt: skip
+    assert isinstance(results[1], NotFoundError)
+    assert await user.working.get("k") is None
 
 
 @pytest.mark.parametrize("when", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"])
-async def test_a_time_that_could_not_be_shown_is_refused(open_memory, when: str) -> None:
-    async with open_memory() as memory:
-        with pytest.raises(InvalidInputError, match="outside the years"):
-            await memory.user("u").add("x", occurred_at=when)
+async def test_a_time_that_could_not_be_shown_is_refused(memory, when: str) -> None:
+    with pytest.raises(InvalidInputError, match="outside the years"):
+        await memory.user("u").add("x", occurred_at=when)
 
 
-async def test_an_id_stands_for_one_memory_for_ever(open_memory, clock) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add("a message", "short_term", memory_id="m")
-        await user.add("a fact", memory_id="f")
-        await user.working.set("k", 1, memory_id="w")
-        for taken, kind in (("m", "long_term"), ("f", "short_term"), ("f", "working")):
-            with pytest.raises(InvalidInputError, match="stands for another"):
-                await user.add("something else", kind, memory_id=taken)
+async def test_an_id_stands_for_one_memory_for_ever(user, clock) -> None:
+    await user.add("a message", "short_term", memory_id="m")
+    await user.add("a fact", memory_id="f")
+    await user.working.set("k", 1, memory_id="w")
+    for taken, kind in (("m", "long_term"), ("f", "short_term"), ("f", "working")):
         with pytest.raises(InvalidInputError, match="stands for another"):
-            await user.add("something else", memory_id="w")
-        clock.move(4_000)
-        assert (await user.add("a message", "short_term", memory_id="m")).operation == "unchanged"
-        assert await user.short_term.messages() == [], "an expired message is not added again"
+            await user.add("something else", kind, memory_id=taken)
+    with pytest.raises(InvalidInputError, match="stands for another"):
+        await user.add("something else", memory_id="w")
+    clock.move(4_000)
+    assert (await user.add("a message", "short_term", memory_id="m")).operation == "unchanged"
+    assert await user.short_term.messages() == [], "an expired message is not added again"
 
 
-async def test_an_import_can_be_repeated_after_changes(open_memory) -> None:
+async def test_an_import_can_be_repeated_after_changes(user) -> None:
     items = [Item(content=f"c{n}", memory_id=f"id{n}") for n in range(3)]
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add_many(items)
-        await user.update("id0", content="changed since")
-        await user.delete("id1")
-        assert [r.operation for r in await user.add_many(items)] == ["unchanged"] * 3
-        assert {m.content for m in await user.list_memories()} == {"changed since", "c2"}
-        with pytest.raises(InvalidInputError, match="stands for another"):
-            await user.add("not what it was", memory_id="id1")
+    await user.add_many(items)
+    await user.update("id0", content="changed since")
+    await user.delete("id1")
+    assert [r.operation for r in await user.add_many(items)] == ["unchanged"] * 3
+    assert {m.content for m in await user.list_memories()} == {"changed since", "c2"}
+    with pytest.raises(InvalidInputError, match="stands for another"):
+        await user.add("not what it was", memory_id="id1")
 
 
 @pytest.mark.no_node
@@ -203,13 +194,11 @@ async def test_good_memories_are_indexed_past_bad_ones(open_memory, embedder, mo
         assert {hit.content for hit in hits} == {f"good {n}" for n in range(8)}
 
 
-async def test_the_newest_working_memory_is_in_its_history(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for n in range(20):
-            receipt = await user.working.set("k", n)
-            entries = await user.history(receipt.memory_id)
-            assert entries[-1].data["value"] == n
+async def test_the_newest_working_memory_is_in_its_history(user) -> None:
+    for n in range(20):
+        receipt = await user.working.set("k", n)
+        entries = await user.history(receipt.memory_id)
+        assert entries[-1].data["value"] == n
 
 
 @pytest.mark.no_node
@@ -255,13 +244,11 @@ ODD_REQUESTS: tuple[Any, ...] = (
 )
 
 
-async def test_odd_requests_get_a_typed_error(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.short_term.add_message("hello")
-        for call in ODD_REQUESTS:
-            with pytest.raises(InvalidInputError):
-                await call(user)
+async def test_odd_requests_get_a_typed_error(user) -> None:
+    await user.short_term.add_message("hello")
+    for call in ODD_REQUESTS:
+        with pytest.raises(InvalidInputError):
+            await call(user)
 
 
 def test_a_hanging_embedder_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -288,6 +275,5 @@ asyncio.run(main())
     assert (run.stdout.strip().splitlines()[-1:], run.returncode) == (["False"], 0), run.stderr
 
 
-async def test_only_one_system_opens_a_directory(open_memory) -> None:
-    async with open_memory() as memory:
-        assert isinstance(memory, MemorySystem)
+async def test_only_one_system_opens_a_directory(memory) -> None:
+    assert isinstance(memory, MemorySystem)

@@ -28,35 +28,31 @@ async def gone(user: UserMemory) -> list[str]:
     return ids
 
 
-async def test_several_kinds_come_back_at_once(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        ids = await gone(user)
-        receipts = await user.restore([*ids, ids[0]])
-        assert [(one.memory_id, one.operation) for one in receipts] == [
-            (memory_id, "restore") for memory_id in ids
-        ]
-        assert {one.memory_id for one in await user.list_memories()} == set(ids)
-        assert await user.restore(ids) == []
-        assert await user.restore([]) == []
+async def test_several_kinds_come_back_at_once(user: UserMemory) -> None:
+    ids = await gone(user)
+    receipts = await user.restore([*ids, ids[0]])
+    assert [(one.memory_id, one.operation) for one in receipts] == [
+        (memory_id, "restore") for memory_id in ids
+    ]
+    assert {one.memory_id for one in await user.list_memories()} == set(ids)
+    assert await user.restore(ids) == []
+    assert await user.restore([]) == []
 
 
-async def test_one_that_cannot_come_back_keeps_all_others_from_it(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        ids = await gone(user)
-        key = await user.working.set("k", 1)
-        message = await user.short_term.add_message("hello")
-        for odd, refusal in (
-            (key.memory_id, InvalidInputError),
-            (message.memory_id, InvalidInputError),
-            ("never", NotFoundError),
-            (5, InvalidInputError),
-        ):
-            before = await user.list_memories()
-            with pytest.raises(refusal):
-                await user.restore([*ids, odd])
-            assert await user.list_memories() == before
+async def test_one_that_cannot_come_back_keeps_all_others_from_it(user: UserMemory) -> None:
+    ids = await gone(user)
+    key = await user.working.set("k", 1)
+    message = await user.short_term.add_message("hello")
+    for odd, refusal in (
+        (key.memory_id, InvalidInputError),
+        (message.memory_id, InvalidInputError),
+        ("never", NotFoundError),
+        (5, InvalidInputError),
+    ):
+        before = await user.list_memories()
+        with pytest.raises(refusal):
+            await user.restore([*ids, odd])
+        assert await user.list_memories() == before
 
 
 async def test_one_kind_without_room_keeps_the_others_from_coming_back(open_memory: Any) -> None:

@@ -99,47 +99,45 @@ async def refused(call: Awaitable[object]) -> str:
     return str(refusal.value)
 
 
-async def test_a_search_of_several_scopes_is_one_search(open_memory: Any, embedder: Any) -> None:
-    async with open_memory() as memory:
-        project, ada = memory.user("project:x"), memory.user("ada")
-        await project.grant("ada")
-        for user, text in ((ada, "ada ships on friday"), (project, "the team ships on friday")):
-            await user.add(text)
-            await user.add("tea is in the kitchen")
-        await memory.user("team:y").add("another team ships on monday")
-        embedder.texts.clear()
-        both = ada.reads("project:x", "team:y", "project:x")
-        hits = await both.retrieve("who ships on friday?", top_k=4)
-        assert embedder.texts.count("who ships on friday?") == 1
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-        found = {hit.content: hit.scope for hit in hits}
-        assert found["the team ships on friday"] == "project:x"
-        assert found["another team ships on monday"] == "team:y"
-        (tea,) = [hit for hit in hits if "tea is" in hit.content]
-        assert len(tea.near_duplicates) == 1
-        assert len(await both.retrieve("who ships on friday?", top_k=2)) == 2
-        assert len({hit.answered for hit in hits}) == 1
-        prompt = await both.context("who ships on friday?")
-        assert {part.scope for part in prompt.parts} == {"ada", "project:x", "team:y"}
-        receipt = await both.add("ada likes rye bread")
-        assert (await ada.get(receipt.memory_id)).content == "ada likes rye bread"
+async def test_a_search_of_several_scopes_is_one_search(memory: Any, embedder: Any) -> None:
+    project, ada = memory.user("project:x"), memory.user("ada")
+    await project.grant("ada")
+    for user, text in ((ada, "ada ships on friday"), (project, "the team ships on friday")):
+        await user.add(text)
+        await user.add("tea is in the kitchen")
+    await memory.user("team:y").add("another team ships on monday")
+    embedder.texts.clear()
+    both = ada.reads("project:x", "team:y", "project:x")
+    hits = await both.retrieve("who ships on friday?", top_k=4)
+    assert embedder.texts.count("who ships on friday?") == 1
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    found = {hit.content: hit.scope for hit in hits}
+    assert found["the team ships on friday"] == "project:x"
+    assert found["another team ships on monday"] == "team:y"
+    (tea,) = [hit for hit in hits if "tea is" in hit.content]
+    assert len(tea.near_duplicates) == 1
+    assert len(await both.retrieve("who ships on friday?", top_k=2)) == 2
+    assert len({hit.answered for hit in hits}) == 1
+    prompt = await both.context("who ships on friday?")
+    assert {part.scope for part in prompt.parts} == {"ada", "project:x", "team:y"}
+    receipt = await both.add("ada likes rye bread")
+    assert (await ada.get(receipt.memory_id)).content == "ada likes rye bread"
 
 
-async def test_a_write_to_a_shared_scope_names_who_wrote(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        await memory.user("project:x").grant("ada", "write")
-        mine = memory.user("project:x", by="ada")
-        receipt = await mine.add("the build is green")
-        written = await memory.user("project:x").get(receipt.memory_id)
-        assert [one.source for one in written.origins] == ["person:ada"]
-        cited = await mine.from_source("https://x.example", "untrusted").add("the sky is green")
-        origins = (await mine.get(cited.memory_id)).origins
-        assert {one.source for one in origins} == {"https://x.example", "person:ada"}
-        assert await mine.count(sources=["person:ada"]) == 1
-        with pytest.raises(InvalidInputError):
-            mine.from_source("person:bob")
-        own = await memory.user("ada", by="ada").add("mine alone")
-        assert (await memory.user("ada").get(own.memory_id)).origins == ()
+async def test_a_write_to_a_shared_scope_names_who_wrote(memory: Any) -> None:
+    await memory.user("project:x").grant("ada", "write")
+    mine = memory.user("project:x", by="ada")
+    receipt = await mine.add("the build is green")
+    written = await memory.user("project:x").get(receipt.memory_id)
+    assert [one.source for one in written.origins] == ["person:ada"]
+    cited = await mine.from_source("https://x.example", "untrusted").add("the sky is green")
+    origins = (await mine.get(cited.memory_id)).origins
+    assert {one.source for one in origins} == {"https://x.example", "person:ada"}
+    assert await mine.count(sources=["person:ada"]) == 1
+    with pytest.raises(InvalidInputError):
+        mine.from_source("person:bob")
+    own = await memory.user("ada", by="ada").add("mine alone")
+    assert (await memory.user("ada").get(own.memory_id)).origins == ()
 
 
 CALLS: dict[str, Callable[[UserMemory], Awaitable[object]]] = {
@@ -177,42 +175,40 @@ CALLS: dict[str, Callable[[UserMemory], Awaitable[object]]] = {
 READS = list(CALLS)[: list(CALLS).index("add")]
 
 
-async def test_a_revoked_grant_ends_with_the_next_call_of_whatever_kind(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        scope = memory.user("project:x")
-        await scope.add("the secret is in the safe", memory_id="m")
-        await scope.grant("ada", "manage")
-        ada, bob = memory.user("project:x", by="ada"), memory.user("project:x", by="bob")
-        assert (await ada.right(), await bob.right()) == ("manage", None)
-        assert len(await ada.retrieve("secret")) == 1
-        reading = ada.export()
-        assert (await anext(reading)).memory_id == "m"
-        await scope.revoke("ada")
-        for name, call in CALLS.items():
-            for user in (ada, bob):
-                said = await refused(call(user))
-                assert "safe" not in said, name
-        assert await refused(memory.user("ada").reads("project:x").retrieve("secret"))
-        assert await scope.count() == 1
-        assert await scope.grants() == {}
+async def test_a_revoked_grant_ends_with_the_next_call_of_whatever_kind(memory: Any) -> None:
+    scope = memory.user("project:x")
+    await scope.add("the secret is in the safe", memory_id="m")
+    await scope.grant("ada", "manage")
+    ada, bob = memory.user("project:x", by="ada"), memory.user("project:x", by="bob")
+    assert (await ada.right(), await bob.right()) == ("manage", None)
+    assert len(await ada.retrieve("secret")) == 1
+    reading = ada.export()
+    assert (await anext(reading)).memory_id == "m"
+    await scope.revoke("ada")
+    for name, call in CALLS.items():
+        for user in (ada, bob):
+            said = await refused(call(user))
+            assert "safe" not in said, name
+    assert await refused(memory.user("ada").reads("project:x").retrieve("secret"))
+    assert await scope.count() == 1
+    assert await scope.grants() == {}
 
 
-async def test_readers_do_not_write_and_writers_do_not_manage(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        scope = memory.user("project:x")
-        await scope.grant("agent:planner", "write")
-        await scope.grant("ada", "read")
-        await scope.add("m", memory_id="m", metadata={"n": 1})
-        reader, writer = (memory.user("project:x", by=by) for by in ("ada", "agent:planner"))
-        for name, call in CALLS.items():
-            if name not in READS:
-                await refused(call(reader))
-        assert (await writer.add("by the planner")).operation == "add"
-        for name in ("grant", "revoke", "set_tier", "purge", "forget"):
-            await refused(CALLS[name](writer))
-        labelled = memory.user("project:x", agent_id="planner", by="bob")
-        await refused(labelled.count())
-        await refused(memory.user("project:x", by="key:planner").count())
+async def test_readers_do_not_write_and_writers_do_not_manage(memory: Any) -> None:
+    scope = memory.user("project:x")
+    await scope.grant("agent:planner", "write")
+    await scope.grant("ada", "read")
+    await scope.add("m", memory_id="m", metadata={"n": 1})
+    reader, writer = (memory.user("project:x", by=by) for by in ("ada", "agent:planner"))
+    for name, call in CALLS.items():
+        if name not in READS:
+            await refused(call(reader))
+    assert (await writer.add("by the planner")).operation == "add"
+    for name in ("grant", "revoke", "set_tier", "purge", "forget"):
+        await refused(CALLS[name](writer))
+    labelled = memory.user("project:x", agent_id="planner", by="bob")
+    await refused(labelled.count())
+    await refused(memory.user("project:x", by="key:planner").count())
 
 
 async def test_grants_survive_and_are_seen_by_those_who_come_later(open_memory: Any) -> None:
@@ -251,28 +247,26 @@ async def test_a_person_who_is_erased_leaves_the_scopes_of_others(
         assert (await memory.erase("ada")).events == 0
 
 
-async def test_subjects_and_scopes_are_checked(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        scope = memory.user("project:x")
-        for wrong in ("", "person:", "x" * 600):
-            with pytest.raises(InvalidInputError):
-                await scope.grant(wrong)
-            with pytest.raises(InvalidInputError):
-                memory.user("project:x", by=wrong)
+async def test_subjects_and_scopes_are_checked(memory: Any) -> None:
+    scope = memory.user("project:x")
+    for wrong in ("", "person:", "x" * 600):
         with pytest.raises(InvalidInputError):
-            await scope.grant("ada", "own")
+            await scope.grant(wrong)
         with pytest.raises(InvalidInputError):
-            scope.reads(*(f"s{n}" for n in range(17)))
-        await scope.add("x")
-        async with memory.replay("project:x") as past:
-            with pytest.raises(InvalidInputError):
-                past.reads("ada")
+            memory.user("project:x", by=wrong)
+    with pytest.raises(InvalidInputError):
+        await scope.grant("ada", "own")
+    with pytest.raises(InvalidInputError):
+        scope.reads(*(f"s{n}" for n in range(17)))
+    await scope.add("x")
+    async with memory.replay("project:x") as past:
+        with pytest.raises(InvalidInputError):
+            past.reads("ada")
 
 
-async def test_two_persons_who_know_each_other_are_erased_at_once(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        for one, other in (("ada", "bob"), ("bob", "ada")):
-            await memory.user(one).add("tea")
-            await memory.user(one).grant(other, "write")
-        await asyncio.gather(memory.erase("ada"), memory.erase("bob"))
-        assert await memory.users() == []
+async def test_two_persons_who_know_each_other_are_erased_at_once(memory: Any) -> None:
+    for one, other in (("ada", "bob"), ("bob", "ada")):
+        await memory.user(one).add("tea")
+        await memory.user(one).grant(other, "write")
+    await asyncio.gather(memory.erase("ada"), memory.erase("bob"))
+    assert await memory.users() == []

@@ -31,14 +31,13 @@ from memory_actors import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_memory_is_read_as_it_was_added(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", session_id="s")
-        receipt = await user.add(
-            "likes tea", metadata={"tag": ["a", 1]}, occurred_at="2024-05-01T12:00:00+02:00",
-            role="Ada",
-        )  # fmt: skip
-        got = await user.get(receipt.memory_id)
+async def test_a_memory_is_read_as_it_was_added(memory) -> None:
+    user = memory.user("u", session_id="s")
+    receipt = await user.add(
+        "likes tea", metadata={"tag": ["a", 1]}, occurred_at="2024-05-01T12:00:00+02:00",
+        role="Ada",
+    )  # fmt: skip
+    got = await user.get(receipt.memory_id)
     assert (got.content, got.metadata, got.memory_type) == (
         "likes tea",
         {"tag": ["a", 1]},
@@ -106,26 +105,23 @@ async def test_a_user_with_one_fresh_key_is_known_everywhere(open_memory) -> Non
         assert [receipt.user_id for receipt in report.receipts] == ["u", "v"]
 
 
-async def test_users_never_see_each_other(open_memory) -> None:
+async def test_users_never_see_each_other(memory) -> None:
     names = ["u1", "u10", "u", "U1", "u1 ", "../u1", "u\x00", "\u00e9", "e\u0301"]
-    async with open_memory() as memory:
-        for name in names:
-            await memory.user(name).add(f"secret of {name!r}")
-        for name in names:
-            hits = await memory.user(name).retrieve("secret", top_k=50)
-            assert [hit.content for hit in hits] == [f"secret of {name!r}"]
-        assert await memory.users() == sorted(names)
+    for name in names:
+        await memory.user(name).add(f"secret of {name!r}")
+    for name in names:
+        hits = await memory.user(name).retrieve("secret", top_k=50)
+        assert [hit.content for hit in hits] == [f"secret of {name!r}"]
+    assert await memory.users() == sorted(names)
 
 
-async def test_a_filter_is_applied_before_ranking(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add_many([Item(content=f"red apple {i}") for i in range(100)])
-        await user.add("something else", metadata={"category": "sports", "n": 1})
-        hits = await user.retrieve("red apple", top_k=5, filters={"category": "sports"})
-        assert [hit.content for hit in hits] == ["something else"]
-        assert await user.retrieve("red apple", filters={"n": True}) == []
-        assert await user.retrieve("red apple", filters={"category": None}) == []
+async def test_a_filter_is_applied_before_ranking(user) -> None:
+    await user.add_many([Item(content=f"red apple {i}") for i in range(100)])
+    await user.add("something else", metadata={"category": "sports", "n": 1})
+    hits = await user.retrieve("red apple", top_k=5, filters={"category": "sports"})
+    assert [hit.content for hit in hits] == ["something else"]
+    assert await user.retrieve("red apple", filters={"n": True}) == []
+    assert await user.retrieve("red apple", filters={"category": None}) == []
 
 
 @pytest.mark.no_node
@@ -139,24 +135,22 @@ async def test_the_same_text_is_embedded_once(open_memory, embedder) -> None:
     assert embedder.texts == ["likes tea"]
 
 
-async def test_update_changes_what_is_found(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        receipt = await user.add("lives in bristol", metadata={"v": 1})
-        await user.add("plays football")
-        assert (await user.update(receipt.memory_id, content="lives in glasgow")).operation == (
-            "update"
-        )
-        (hit, _) = await user.retrieve("lives in glasgow")
-        assert (hit.memory_id, hit.content, hit.metadata) == (
-            receipt.memory_id,
-            "lives in glasgow",
-            {"v": 1},
-        )
-        await user.update(receipt.memory_id, metadata={"v": 2})
-        assert (await user.get(receipt.memory_id)).metadata == {"v": 2}
-        assert (await user.update(receipt.memory_id, metadata={"v": 2})).operation == "unchanged"
-        assert len(await user.history(receipt.memory_id)) == 3
+async def test_update_changes_what_is_found(user) -> None:
+    receipt = await user.add("lives in bristol", metadata={"v": 1})
+    await user.add("plays football")
+    assert (await user.update(receipt.memory_id, content="lives in glasgow")).operation == (
+        "update"
+    )
+    (hit, _) = await user.retrieve("lives in glasgow")
+    assert (hit.memory_id, hit.content, hit.metadata) == (
+        receipt.memory_id,
+        "lives in glasgow",
+        {"v": 1},
+    )
+    await user.update(receipt.memory_id, metadata={"v": 2})
+    assert (await user.get(receipt.memory_id)).metadata == {"v": 2}
+    assert (await user.update(receipt.memory_id, metadata={"v": 2})).operation == "unchanged"
+    assert len(await user.history(receipt.memory_id)) == 3
 
 
 async def test_a_deleted_memory_never_comes_back(open_memory) -> None:
@@ -178,35 +172,32 @@ async def test_a_deleted_memory_never_comes_back(open_memory) -> None:
 
 
 @pytest.mark.parametrize("kind", list(MemoryType))
-async def test_get_update_delete_and_history_work_for_every_kind(open_memory, kind) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u", agent_id="agent", session_id="s")
-        receipt = await user.add("first words", kind, metadata={"a": 1})
-        assert receipt.memory_type == kind
-        await user.update(receipt.memory_id, content="second words")
-        got = await user.get(receipt.memory_id)
-        assert "second words" in got.content
-        assert (got.metadata, got.memory_type) == ({"a": 1}, kind)
+async def test_get_update_delete_and_history_work_for_every_kind(memory, kind) -> None:
+    user = memory.user("u", agent_id="agent", session_id="s")
+    receipt = await user.add("first words", kind, metadata={"a": 1})
+    assert receipt.memory_type == kind
+    await user.update(receipt.memory_id, content="second words")
+    got = await user.get(receipt.memory_id)
+    assert "second words" in got.content
+    assert (got.metadata, got.memory_type) == ({"a": 1}, kind)
+    await user.delete(receipt.memory_id)
+    with pytest.raises(NotFoundError):
+        await user.get(receipt.memory_id)
+    with pytest.raises(NotFoundError):
         await user.delete(receipt.memory_id)
-        with pytest.raises(NotFoundError):
-            await user.get(receipt.memory_id)
-        with pytest.raises(NotFoundError):
-            await user.delete(receipt.memory_id)
-        entries = await user.history(receipt.memory_id)
-        assert len(entries) == 3
-        assert all(e.cause["agent_id"] == "agent" for e in entries)
-        assert [e.version for e in entries] == [1, 2, 3]
+    entries = await user.history(receipt.memory_id)
+    assert len(entries) == 3
+    assert all(e.cause["agent_id"] == "agent" for e in entries)
+    assert [e.version for e in entries] == [1, 2, 3]
 
 
-async def test_an_idempotency_key_makes_a_retry_harmless(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        first = await user.add("likes tea", idempotency_key="k")
-        again = await user.add("likes tea", idempotency_key="k")
-        assert again.memory_id == first.memory_id
-        assert (await user.usage()).kinds["long_term"].count == 1
-        with pytest.raises(InvalidInputError, match="idempotency"):
-            await user.add("likes coffee", idempotency_key="k")
+async def test_an_idempotency_key_makes_a_retry_harmless(user) -> None:
+    first = await user.add("likes tea", idempotency_key="k")
+    again = await user.add("likes tea", idempotency_key="k")
+    assert again.memory_id == first.memory_id
+    assert (await user.usage()).kinds["long_term"].count == 1
+    with pytest.raises(InvalidInputError, match="idempotency"):
+        await user.add("likes coffee", idempotency_key="k")
 
 
 async def test_add_many_is_all_or_none(open_memory) -> None:
@@ -220,14 +211,12 @@ async def test_add_many_is_all_or_none(open_memory) -> None:
         assert await user.add_many([]) == []
 
 
-async def test_an_interrupted_add_many_can_be_repeated(open_memory) -> None:
+async def test_an_interrupted_add_many_can_be_repeated(user) -> None:
     items = [Item(content=f"c{i}", memory_id=f"id{i}") for i in range(10)]
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add_many(items[:4])
-        receipts = await user.add_many(items)
-        assert [r.operation for r in receipts] == ["unchanged"] * 4 + ["add"] * 6
-        assert (await user.usage()).kinds["long_term"].count == 10
+    await user.add_many(items[:4])
+    receipts = await user.add_many(items)
+    assert [r.operation for r in receipts] == ["unchanged"] * 4 + ["add"] * 6
+    assert (await user.usage()).kinds["long_term"].count == 10
 
 
 async def test_working_memory_forgets_the_least_recently_used(open_memory) -> None:
@@ -242,38 +231,34 @@ async def test_working_memory_forgets_the_least_recently_used(open_memory) -> No
         assert list(await user.working.items()) == ["a", "c", "d"]
 
 
-async def test_what_a_caller_holds_cannot_change_what_is_kept(open_memory) -> None:
+async def test_what_a_caller_holds_cannot_change_what_is_kept(user) -> None:
     value: dict[str, Any] = {"list": [1]}
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.working.set("k", value)
-        value["list"].append(2)
-        (await user.working.get("k"))["list"].append(3)
-        assert await user.working.get("k") == {"list": [1]}
-        receipt = await user.add("text", metadata=value)
-        (await user.get(receipt.memory_id)).metadata["list"].append(4)
-        assert (await user.get(receipt.memory_id)).metadata == {"list": [1, 2]}
+    await user.working.set("k", value)
+    value["list"].append(2)
+    (await user.working.get("k"))["list"].append(3)
+    assert await user.working.get("k") == {"list": [1]}
+    receipt = await user.add("text", metadata=value)
+    (await user.get(receipt.memory_id)).metadata["list"].append(4)
+    assert (await user.get(receipt.memory_id)).metadata == {"list": [1, 2]}
 
 
 ADDED = ("short_term", "long_term", "structured", "context", "episodic", "working")
 
 
 @pytest.mark.parametrize("kind", ADDED)
-async def test_compression_starts_at_content_of_more_than_1024_bytes(open_memory, kind) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for length, expected in ((1_023, False), (1_024, False), (1_025, True)):
-            text = f"{length} ".ljust(length, "a")
-            if kind == "structured":  # {"text":"…"} is what is stored
-                text = text[: length - len('{"text":""}')]
-            if kind == "context":  # - …
-                text = text[: length - len("- \n")]
-            key = "n" if kind == "working" else None
-            added = await user.add(text, kind, key=key, metadata={"long": "metadata " * 50})
-            memory_ = await user.get(added.memory_id)
-            assert memory_.size_bytes == length + len(key or "")
-            assert ("is_compressed" in memory_.metadata) is expected
-            await user.delete(added.memory_id)
+async def test_compression_starts_at_content_of_more_than_1024_bytes(user, kind) -> None:
+    for length, expected in ((1_023, False), (1_024, False), (1_025, True)):
+        text = f"{length} ".ljust(length, "a")
+        if kind == "structured":  # {"text":"…"} is what is stored
+            text = text[: length - len('{"text":""}')]
+        if kind == "context":  # - …
+            text = text[: length - len("- \n")]
+        key = "n" if kind == "working" else None
+        added = await user.add(text, kind, key=key, metadata={"long": "metadata " * 50})
+        memory_ = await user.get(added.memory_id)
+        assert memory_.size_bytes == length + len(key or "")
+        assert ("is_compressed" in memory_.metadata) is expected
+        await user.delete(added.memory_id)
 
 
 async def test_filters_match_the_metadata_of_compressed_memories(open_memory) -> None:
@@ -313,30 +298,26 @@ async def test_filters_match_the_metadata_of_compressed_memories(open_memory) ->
         await check()
 
 
-async def test_a_callers_own_key_of_that_name_is_refused(open_memory) -> None:
+async def test_a_callers_own_key_of_that_name_is_refused(user) -> None:
     long, own = "The quick brown fox. " * 100, {"is_compressed": True}
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for kind in MemoryType:
-            text = "a name" if kind == "entity" else long
-            for metadata in (own, {"is_compressed": False}, {"is_compressed": "gzip"}):
-                with pytest.raises(InvalidInputError, match="is_compressed"):
-                    await user.add(text, kind, metadata=metadata)
-        for number, metadata in enumerate((own, {"is_compressed": 1})):
-            short = await user.add(f"short {number}")
+    for kind in MemoryType:
+        text = "a name" if kind == "entity" else long
+        for metadata in (own, {"is_compressed": False}, {"is_compressed": "gzip"}):
             with pytest.raises(InvalidInputError, match="is_compressed"):
-                await user.update(short.memory_id, metadata=metadata)
-        assert await user.count() == 2
+                await user.add(text, kind, metadata=metadata)
+    for number, metadata in enumerate((own, {"is_compressed": 1})):
+        short = await user.add(f"short {number}")
+        with pytest.raises(InvalidInputError, match="is_compressed"):
+            await user.update(short.memory_id, metadata=metadata)
+    assert await user.count() == 2
 
 
-async def test_what_was_read_can_be_changed_and_written_back(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        added = await user.add("The quick brown fox. " * 100, metadata={"n": 1})
-        read = await user.get(added.memory_id)
-        await user.update(added.memory_id, metadata={**read.metadata, "n": 2})
-        assert (await user.get(added.memory_id)).metadata == {"is_compressed": True, "n": 2}
-        assert (await user.history(added.memory_id))[-1].data["metadata"] == {"n": 2}
+async def test_what_was_read_can_be_changed_and_written_back(user) -> None:
+    added = await user.add("The quick brown fox. " * 100, metadata={"n": 1})
+    read = await user.get(added.memory_id)
+    await user.update(added.memory_id, metadata={**read.metadata, "n": 2})
+    assert (await user.get(added.memory_id)).metadata == {"is_compressed": True, "n": 2}
+    assert (await user.history(added.memory_id))[-1].data["metadata"] == {"n": 2}
 
 
 async def test_a_failed_embedder_loses_no_memory(open_memory, embedder: FakeEmbedder) -> None:
@@ -356,26 +337,22 @@ async def test_a_failed_embedder_loses_no_memory(open_memory, embedder: FakeEmbe
 
 
 @pytest.mark.parametrize("wrong", ["shape", "nan", "zeros", "type"])
-async def test_a_poisonous_vector_never_reaches_an_index(open_memory, embedder, wrong) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add("good one")
-        good = embedder.embed
-        embedder.embed = lambda texts: {
-            "shape": lambda v: v[:, :5],
-            "nan": lambda v: v * float("nan"),
-            "zeros": lambda v: v * 0,
-            "type": lambda v: [["x"] * 32] * len(v),
-        }[wrong](good(texts))
-        assert (await user.add("bad one")).indexed is False
-        embedder.embed = good
-        hits = await user.retrieve("good one")
-        assert hits[0].content == "good one"
+async def test_a_poisonous_vector_never_reaches_an_index(user, embedder, wrong) -> None:
+    await user.add("good one")
+    good = embedder.embed
+    embedder.embed = lambda texts: {
+        "shape": lambda v: v[:, :5],
+        "nan": lambda v: v * float("nan"),
+        "zeros": lambda v: v * 0,
+        "type": lambda v: [["x"] * 32] * len(v),
+    }[wrong](good(texts))
+    assert (await user.add("bad one")).indexed is False
+    embedder.embed = good
+    hits = await user.retrieve("good one")
+    assert hits[0].content == "good one"
 
 
-async def test_one_text_that_cannot_be_embedded_costs_the_others_nothing(
-    open_memory, embedder
-) -> None:
+async def test_one_text_that_cannot_be_embedded_costs_the_others_nothing(user, embedder) -> None:
     """They are indexed at once, and computed once."""
     embed, given = embedder.embed, Counter[str]()
 
@@ -385,15 +362,13 @@ async def test_one_text_that_cannot_be_embedded_costs_the_others_nothing(
             raise RuntimeError("not this one")
         return embed(texts)
 
-    async with open_memory() as memory:
-        user = memory.user("u")
-        await user.add("a first one")
-        embedder.embed = fails
-        texts = ["bad one", *(f"good one {n}" for n in range(600))]
-        receipts = await user.add_many([Item(content=text) for text in texts])
-        assert {receipt.indexed for receipt in receipts} == {False}
-        hits = await user.retrieve("good one 599", top_k=600)
-        assert len({hit.content for hit in hits} & set(texts)) >= 590
+    await user.add("a first one")
+    embedder.embed = fails
+    texts = ["bad one", *(f"good one {n}" for n in range(600))]
+    receipts = await user.add_many([Item(content=text) for text in texts])
+    assert {receipt.indexed for receipt in receipts} == {False}
+    hits = await user.retrieve("good one 599", top_k=600)
+    assert len({hit.content for hit in hits} & set(texts)) >= 590
     assert sum(given[text] > 2 for text in texts[1:]) == 0  # with a batch that fails, and alone
     assert sum(given[text] == 2 for text in texts[1:]) <= 64  # with the query
 
@@ -495,10 +470,8 @@ BAD_INPUT: tuple[tuple[Any, str], ...] = (
 )
 
 
-async def test_bad_input_is_refused_and_changes_nothing(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        for call, message in BAD_INPUT:
-            with pytest.raises(InvalidInputError, match=message):
-                await call(user)
-            assert memory.statistics().log.last_position == 0
+async def test_bad_input_is_refused_and_changes_nothing(memory, user) -> None:
+    for call, message in BAD_INPUT:
+        with pytest.raises(InvalidInputError, match=message):
+            await call(user)
+        assert memory.statistics().log.last_position == 0

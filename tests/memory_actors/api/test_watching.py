@@ -25,22 +25,23 @@ async def filled(memory: MemorySystem, clock: Any) -> None:
     clock.move(400 * DAY_S)
 
 
-async def test_who_watches_can_stop_before_the_next_cluster(open_memory: Any, clock: Any) -> None:
-    async with open_memory() as memory:
-        await filled(memory, clock)
-        stop = asyncio.Event()
+async def test_who_watches_can_stop_before_the_next_cluster(
+    memory: MemorySystem, clock: Any
+) -> None:
+    await filled(memory, clock)
+    stop = asyncio.Event()
 
-        def progress(at: CompactionProgress) -> None:
-            if at.clusters_done == 1:
-                stop.set()
+    def progress(at: CompactionProgress) -> None:
+        if at.clusters_done == 1:
+            stop.set()
 
-        report = await memory.compact(progress=progress, stop=stop)
-        assert (report.compressed, report.cancelled) == (1, True)
-        assert (await memory.compact()).compressed == 1
+    report = await memory.compact(progress=progress, stop=stop)
+    assert (report.compressed, report.cancelled) == (1, True)
+    assert (await memory.compact()).compressed == 1
 
 
 @pytest.mark.no_http
-async def test_work_waits_for_who_watches_it(open_memory: Any) -> None:
+async def test_work_waits_for_who_watches_it(memory: MemorySystem) -> None:
     said: list[Any] = []
 
     async def progress(done: int, total: int) -> None:
@@ -48,11 +49,10 @@ async def test_work_waits_for_who_watches_it(open_memory: Any) -> None:
         await asyncio.sleep(0.01)
         said.append(("ended", total))
 
-    async with open_memory() as memory:
-        for name in ("ada", "bob"):
-            await memory.user(name, source="web").add("likes tea")
-        await memory.purge("web", progress=progress)
-        assert said == [("begun", 1), ("ended", 2), ("begun", 2), ("ended", 2)]
+    for name in ("ada", "bob"):
+        await memory.user(name, source="web").add("likes tea")
+    await memory.purge("web", progress=progress)
+    assert said == [("begun", 1), ("ended", 2), ("begun", 2), ("ended", 2)]
 
 
 class OutOfPaperError(Exception):
@@ -60,34 +60,31 @@ class OutOfPaperError(Exception):
 
 
 async def test_what_a_watcher_raises_ends_the_work_or_is_left_out(
-    open_memory: Any, clock: Any
+    memory: MemorySystem, clock: Any
 ) -> None:
     """A purge is ended by the error, and the caller gets it; compaction goes on unwatched."""
 
     def fail(*_: Any) -> None:
         raise OutOfPaperError("no more paper")
 
-    async with open_memory() as memory:
-        await filled(memory, clock)
-        assert (await memory.compact(progress=fail)).compressed == 2
-        with pytest.raises(OutOfPaperError, match="no more paper"):
-            await memory.purge("web", progress=fail)
-        with pytest.raises(OutOfPaperError, match="no more paper"):
-            await memory.verify(fail)
+    await filled(memory, clock)
+    assert (await memory.compact(progress=fail)).compressed == 2
+    with pytest.raises(OutOfPaperError, match="no more paper"):
+        await memory.purge("web", progress=fail)
+    with pytest.raises(OutOfPaperError, match="no more paper"):
+        await memory.verify(fail)
 
 
-async def test_others_forget_a_user_before_the_erasure_is_reported(open_memory: Any) -> None:
+async def test_others_forget_a_user_before_the_erasure_is_reported(memory: MemorySystem) -> None:
     forgotten: list[str] = []
-    async with open_memory() as memory:
-        memory.watch_erasures(forgotten.append)
-        for name in ("ada", "bob"):
-            await memory.user(name).add("likes tea")
-            await memory.erase(name)
-            assert forgotten[-1] == name
+    memory.watch_erasures(forgotten.append)
+    for name in ("ada", "bob"):
+        await memory.user(name).add("likes tea")
+        await memory.erase(name)
+        assert forgotten[-1] == name
 
 
 @pytest.mark.parametrize("odd", [None, "f", asyncio.sleep])
-async def test_what_cannot_watch_erasures_is_refused(open_memory: Any, odd: Any) -> None:
-    async with open_memory() as memory:
-        with pytest.raises(InvalidInputError, match="must be a plain function"):
-            memory.watch_erasures(odd)
+async def test_what_cannot_watch_erasures_is_refused(memory: MemorySystem, odd: Any) -> None:
+    with pytest.raises(InvalidInputError, match="must be a plain function"):
+        memory.watch_erasures(odd)

@@ -40,15 +40,13 @@ class Page(HTMLParser):
 
 
 async def test_hits_are_drawn_with_their_signals_and_their_words_run_nowhere(
-    open_memory: Any,
+    user: Any,
 ) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add(f"likes tea {HARM}")
-        await user.add("likes coffee")
-        hits = await user.retrieve("tea", explain=True)
-        plain = await user.retrieve("tea")
-        none = await user.retrieve("tea", filters={"of": "nothing"})
+    await user.add(f"likes tea {HARM}")
+    await user.add("likes coffee")
+    hits = await user.retrieve("tea", explain=True)
+    plain = await user.retrieve("tea")
+    none = await user.retrieve("tea", filters={"of": "nothing"})
     assert isinstance(hits, Hits)
     assert isinstance(hits, list)
     page = Page(hits._repr_html_())
@@ -64,14 +62,13 @@ async def test_hits_are_drawn_with_their_signals_and_their_words_run_nowhere(
     assert frame[f"signal_{signal}"][0] == (hits[0].signals or {})[signal]
 
 
-async def test_usage_and_a_diff_are_drawn(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user(HARM)
-        receipt = await user.add(f"old {HARM}")
-        await user.update(receipt.memory_id, content="new")
-        for number in range(CHANGES_MAX + 5):
-            await user.add(f"fact {number}")
-        usage, diff = await user.usage(), await memory.diff(HARM, 1)
+async def test_usage_and_a_diff_are_drawn(memory: Any) -> None:
+    user = memory.user(HARM)
+    receipt = await user.add(f"old {HARM}")
+    await user.update(receipt.memory_id, content="new")
+    for number in range(CHANGES_MAX + 5):
+        await user.add(f"fact {number}")
+    usage, diff = await user.usage(), await memory.diff(HARM, 1)
     page = Page(usage._repr_html_())
     assert "long_term.memories" in page.text
     assert f"{CHANGES_MAX + 6:,}" in page.text

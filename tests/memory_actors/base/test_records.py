@@ -34,24 +34,20 @@ def test_every_struct_that_callers_get_back_goes_into_json() -> None:
     assert {name for name in structs if not issubclass(public[name], Returned)} == HANDED_IN
 
 
-async def test_receipts_hits_and_memories_are_read_as_dicts_are(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        added = [await user.add(f"a {kind}", kind) for kind in MemoryType]
-        found = [await user.get(one["memory_id"]) for one in added]
-        for told in (*added, *found, *await user.retrieve("a")):
-            assert told["memory_id"] == told.memory_id
-            assert dict(told) == {name: getattr(told, name) for name in told.keys()}  # noqa: SIM118
-            with pytest.raises(KeyError):
-                told["nothing"]
+async def test_receipts_hits_and_memories_are_read_as_dicts_are(user: Any) -> None:
+    added = [await user.add(f"a {kind}", kind) for kind in MemoryType]
+    found = [await user.get(one["memory_id"]) for one in added]
+    for told in (*added, *found, *await user.retrieve("a")):
+        assert told["memory_id"] == told.memory_id
+        assert dict(told) == {name: getattr(told, name) for name in told.keys()}  # noqa: SIM118
+        with pytest.raises(KeyError):
+            told["nothing"]
 
 
-async def test_the_operation_of_a_first_add_is_add_for_every_kind(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        added = {kind: (await user.add(f"a {kind}", kind)).operation for kind in MemoryType}
-        assert set(added.values()) == {"add"}
-        assert (await user.working.set("k", 1)).operation == "add"
+async def test_the_operation_of_a_first_add_is_add_for_every_kind(user: Any) -> None:
+    added = {kind: (await user.add(f"a {kind}", kind)).operation for kind in MemoryType}
+    assert set(added.values()) == {"add"}
+    assert (await user.working.set("k", 1)).operation == "add"
 
 
 def check(told: Any) -> None:
@@ -116,15 +112,13 @@ async def _one(_cluster: Any) -> str:
     return "Old things were said."
 
 
-async def test_a_memory_comes_back_from_its_json(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        added = await user.from_source("a page", "untrusted").add("likes tea", metadata={"n": [1]})
-        got = await user.get(added.memory_id)
-        assert msgspec.convert(got.to_dict(), type(got)) == got
-        assert msgspec.json.decode(got.to_json(), type=type(got)) == got
-        assert got.to_dict()["created_at"] == "2023-11-14T22:13:20Z"
-        assert got.to_dict()["origins"] == [{"source": "a page", "trust": "untrusted"}]
+async def test_a_memory_comes_back_from_its_json(user: Any) -> None:
+    added = await user.from_source("a page", "untrusted").add("likes tea", metadata={"n": [1]})
+    got = await user.get(added.memory_id)
+    assert msgspec.convert(got.to_dict(), type(got)) == got
+    assert msgspec.json.decode(got.to_json(), type=type(got)) == got
+    assert got.to_dict()["created_at"] == "2023-11-14T22:13:20Z"
+    assert got.to_dict()["origins"] == [{"source": "a page", "trust": "untrusted"}]
 
 
 async def test_a_run_of_improve_and_its_events_go_into_json() -> None:

@@ -29,55 +29,50 @@ SAME = {
 
 
 @pytest.mark.parametrize("form", SAME)
-async def test_every_form_of_a_time_is_accepted(open_memory: Any, form: str) -> None:
+async def test_every_form_of_a_time_is_accepted(user: Any, form: str) -> None:
     """Every form of a time says when a memory was true."""
     given, meant = SAME[form]
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        for kind in set(MemoryType) - {MemoryType.WORKING}:
-            added = await user.add(f"a {kind}", kind, occurred_at=given)
-            assert (await user.get(added.memory_id)).occurred_at == meant, kind
-        (added,) = await user.add_many([Item(content="one of many", occurred_at=given)])
-        assert (await user.get(added.memory_id)).occurred_at == meant
-        message = await user.short_term.add_message("hello", occurred_at=given)
-        assert (await user.get(message.memory_id)).occurred_at == meant
+    for kind in set(MemoryType) - {MemoryType.WORKING}:
+        added = await user.add(f"a {kind}", kind, occurred_at=given)
+        assert (await user.get(added.memory_id)).occurred_at == meant, kind
+    (added,) = await user.add_many([Item(content="one of many", occurred_at=given)])
+    assert (await user.get(added.memory_id)).occurred_at == meant
+    message = await user.short_term.add_message("hello", occurred_at=given)
+    assert (await user.get(message.memory_id)).occurred_at == meant
 
 
-async def test_what_asks_for_a_time_takes_every_form_of_it(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        days = [date(2024, 5, day) for day in range(1, 6)]
-        await user.add_many([Item(content=f"ran on {day}", occurred_at=day) for day in days])
-        for since, until in (
-            (date(2024, 5, 2), date(2024, 5, 3)),
-            (DAY.timestamp() + 86_400, int(DAY.timestamp()) + 2 * 86_400),
-            ("2024-05-02", datetime(2024, 5, 3, tzinfo=UTC)),
-        ):
-            (hit,) = await user.retrieve("ran", since=since, until=until)
-            assert hit.content == "ran on 2024-05-02"
-        assert await user.retrieve("ran", as_of=date(2024, 1, 1)) != []
-        assert await user.retrieve("ran", as_of=0) == []
-        for name in ("Ada", "Porto", "Bern"):
-            await user.entities.add_entity(name)
-        await user.entities.relate("Ada", "lives_in", "Porto", valid_from=date(2020, 1, 1))
-        await user.entities.relate("Ada", "lives_in", "Bern", valid_from=1_700_000_000)
-        (then,) = await user.entities.relationships("Ada", as_of=date(2021, 1, 1))
-        assert then.target == "Porto"
+async def test_what_asks_for_a_time_takes_every_form_of_it(user: Any) -> None:
+    days = [date(2024, 5, day) for day in range(1, 6)]
+    await user.add_many([Item(content=f"ran on {day}", occurred_at=day) for day in days])
+    for since, until in (
+        (date(2024, 5, 2), date(2024, 5, 3)),
+        (DAY.timestamp() + 86_400, int(DAY.timestamp()) + 2 * 86_400),
+        ("2024-05-02", datetime(2024, 5, 3, tzinfo=UTC)),
+    ):
+        (hit,) = await user.retrieve("ran", since=since, until=until)
+        assert hit.content == "ran on 2024-05-02"
+    assert await user.retrieve("ran", as_of=date(2024, 1, 1)) != []
+    assert await user.retrieve("ran", as_of=0) == []
+    for name in ("Ada", "Porto", "Bern"):
+        await user.entities.add_entity(name)
+    await user.entities.relate("Ada", "lives_in", "Porto", valid_from=date(2020, 1, 1))
+    await user.entities.relate("Ada", "lives_in", "Bern", valid_from=1_700_000_000)
+    (then,) = await user.entities.relationships("Ada", as_of=date(2021, 1, 1))
+    assert then.target == "Porto"
 
 
 async def test_a_moment_is_a_position_or_a_time(
-    open_memory: Any,
+    memory: Any,
 ) -> None:
     """A moment of the past is a position or a time, and never a fraction."""
-    async with open_memory() as memory:
-        await memory.user("ada").add("likes tea")
-        async with memory.replay("ada", date(2030, 1, 1)) as past:
-            assert await past.count() == 1
-        async with memory.replay("ada", date(2020, 1, 1)) as past:
-            assert await past.count() == 0
-        with pytest.raises(InvalidInputError, match="neither a position"):
-            async with memory.replay("ada", 1.5):
-                pass
+    await memory.user("ada").add("likes tea")
+    async with memory.replay("ada", date(2030, 1, 1)) as past:
+        assert await past.count() == 1
+    async with memory.replay("ada", date(2020, 1, 1)) as past:
+        assert await past.count() == 0
+    with pytest.raises(InvalidInputError, match="neither a position"):
+        async with memory.replay("ada", 1.5):
+            pass
 
 
 @pytest.mark.parametrize(

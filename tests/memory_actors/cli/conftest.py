@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from support.fakes import FakeEmbedder
+from support.llm_server import Server
 
 from memory_actors.cli import App, main
 
@@ -71,6 +72,14 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture
+def llm(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A model's server, at which the program asks."""
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "tiny")
+    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url)
+    return server
 
 
 @pytest.fixture(scope="session")

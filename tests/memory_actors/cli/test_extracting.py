@@ -11,16 +11,9 @@ ANSWER = """{"proposals": [
 ]}"""
 
 
-@pytest.fixture
-def model(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "tiny")
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url)
-    return server
-
-
-def test_facts_are_tried_extracted_listed_and_undone(program, model: Server) -> None:
+def test_facts_are_tried_extracted_listed_and_undone(program, llm: Server) -> None:
     program.ok("add", "I like tea", "--type", "short_term", "--role", "user")
-    model.script = [("says", ANSWER), ("says", ANSWER)]
+    llm.script = [("says", ANSWER), ("says", ANSWER)]
     assert program.ok("extract", "--dry-run").splitlines() == [
         "+ User likes tea",
         "1 message read by llm:tiny.",

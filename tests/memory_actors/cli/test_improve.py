@@ -25,14 +25,6 @@ def note(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def llm(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A model's server, at which the program asks."""
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_MODEL", "tiny")
-    monkeypatch.setenv("MEMORY_ACTORS_LLM_BASE_URL", server.url)
-    return server
-
-
 def edits_during_the_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let somebody edit a file while its text is judged."""
     judge = LocalCritic.judge

@@ -53,23 +53,21 @@ def items(texts: Sequence[str], start: datetime = LONG_AGO, **fields: Any) -> li
     ],
 )
 async def test_a_hundred_commits_become_one_summary(
-    form: str, messages: Sequence[str], open_memory: Any
+    form: str, messages: Sequence[str], memory: Any, user: Any
 ) -> None:
     """Ten kinds of messages, in English and in Portuguese; each kind is in the summary."""
     texts = [form.format(n=n, message=messages[n % 10]) for n in range(100)]
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add_many(items(texts, session_id="work"))
-        report = await memory.compact()
-        assert outcomes(report) == ["compressed"]
-        (summary,) = await summaries(user)
-        assert summary.data["original_count"] == 100
-        assert "Summary of 100 memories" in summary.content
-        assert [one for one in messages if one not in summary.content] == []
+    await user.add_many(items(texts, session_id="work"))
+    report = await memory.compact()
+    assert outcomes(report) == ["compressed"]
+    (summary,) = await summaries(user)
+    assert summary.data["original_count"] == 100
+    assert "Summary of 100 memories" in summary.content
+    assert [one for one in messages if one not in summary.content] == []
 
 
 @pytest.mark.anyio
-async def test_topics_that_each_say_something_else_stay_apart(open_memory: Any) -> None:
+async def test_topics_that_each_say_something_else_stay_apart(memory: Any) -> None:
     """They begin alike and are as many, but no text is there twice: each has its own summary."""
     words = [f"{letter}{n}word".translate(str.maketrans("0123456789", "abcdefghij"))
              for letter in "xyz" for n in range(12)]  # fmt: skip
@@ -77,10 +75,9 @@ async def test_topics_that_each_say_something_else_stay_apart(open_memory: Any) 
         f"User likes {' '.join([topic] * 8)} and {word}"
         for word, topic in zip(words, ["tea"] * 12 + ["skiing"] * 12 + ["chess"] * 12, strict=True)
     ]
-    async with open_memory() as memory:
-        await memory.user("ada").add_many(items(texts[::3] + texts[1::3] + texts[2::3]))
-        report = await memory.compact(dry_run=True)
-        assert [one.original_count for one in report.clusters] == [12, 12, 12]
+    await memory.user("ada").add_many(items(texts[::3] + texts[1::3] + texts[2::3]))
+    report = await memory.compact(dry_run=True)
+    assert [one.original_count for one in report.clusters] == [12, 12, 12]
 
 
 def cluster(

@@ -208,17 +208,16 @@ async def test_the_context_of_a_prompt(open_memory: Any) -> None:
 
 
 async def test_a_prompt_has_session_messages_and_all_facts(
-    open_memory: Any,
+    memory: MemorySystem,
 ) -> None:
-    async with open_memory() as memory:
-        here, there = (memory.user("ada", session_id=one) for one in ("here", "there"))
-        await here.short_term.add_message("said here")
-        await there.short_term.add_message("said there")
-        await there.add("remembered there")
-        context = await here.context("what was said")
-        assert [part.text for part in context.parts] == ["said here", "remembered there"]
-        assert "`message` is from this session" in context.text
-        assert "`memory` was\nremembered in any session" in context.text
+    here, there = (memory.user("ada", session_id=one) for one in ("here", "there"))
+    await here.short_term.add_message("said here")
+    await there.short_term.add_message("said there")
+    await there.add("remembered there")
+    context = await here.context("what was said")
+    assert [part.text for part in context.parts] == ["said here", "remembered there"]
+    assert "`message` is from this session" in context.text
+    assert "`memory` was\nremembered in any session" in context.text
 
 
 # --- retention

@@ -34,39 +34,38 @@ def content(memory: Any) -> str | None:
     return None if memory is None else memory.content
 
 
-async def test_each_change_has_before_after_and_who_did_it(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada", agent_id="scout")
-        for name in ("kept", "changed", "deleted", "back"):
-            await user.add(f"it is {name}", memory_id=name)
-        a = await position_of(memory)
-        await user.update("changed", content="it is new", metadata={"b": 1})
-        await user.delete("deleted")
-        await user.delete("back")
-        await user.restore(["back"])
-        await user.add("it is added", memory_id="added")
-        await user.add("it came and went", memory_id="brief")
-        await user.delete("brief")
-        await user.set_tier("free")
-        diff = await memory.diff("ada", a)
-        found = changes(diff)
-        assert [(c.memory_id, c.change) for c in diff.changes] == [
-            ("changed", "changed"), ("deleted", "deleted"), ("back", "restored"),
-            ("added", "added"), ("brief", "deleted"),
-        ]  # fmt: skip
-        assert {k: (content(c.before), content(c.after)) for k, c in found.items()} == {
-            "changed": ("it is changed", "it is new"), "deleted": ("it is deleted", None),
-            "back": ("it is back", "it is back"), "added": (None, "it is added"),
-            "brief": (None, None),
-        }  # fmt: skip
-        assert found["changed"].after.metadata == {"b": 1}
-        (step,) = found["changed"].steps
-        assert (step.agent_id, step.command, step.position) == ("scout", "UpdateMemory", a + 1)
-        assert (diff.tier_before, diff.tier_after) == (None, "free")
-        assert (await memory.diff("ada", a, a)).changes == ()
-        back = await memory.diff("ada", 0, a)
-        assert {change.change for change in back.changes} == {"added"}
-        msgspec.json.encode(diff)
+async def test_each_change_has_before_after_and_who_did_it(memory: MemorySystem) -> None:
+    user = memory.user("ada", agent_id="scout")
+    for name in ("kept", "changed", "deleted", "back"):
+        await user.add(f"it is {name}", memory_id=name)
+    a = await position_of(memory)
+    await user.update("changed", content="it is new", metadata={"b": 1})
+    await user.delete("deleted")
+    await user.delete("back")
+    await user.restore(["back"])
+    await user.add("it is added", memory_id="added")
+    await user.add("it came and went", memory_id="brief")
+    await user.delete("brief")
+    await user.set_tier("free")
+    diff = await memory.diff("ada", a)
+    found = changes(diff)
+    assert [(c.memory_id, c.change) for c in diff.changes] == [
+        ("changed", "changed"), ("deleted", "deleted"), ("back", "restored"),
+        ("added", "added"), ("brief", "deleted"),
+    ]  # fmt: skip
+    assert {k: (content(c.before), content(c.after)) for k, c in found.items()} == {
+        "changed": ("it is changed", "it is new"), "deleted": ("it is deleted", None),
+        "back": ("it is back", "it is back"), "added": (None, "it is added"),
+        "brief": (None, None),
+    }  # fmt: skip
+    assert found["changed"].after.metadata == {"b": 1}
+    (step,) = found["changed"].steps
+    assert (step.agent_id, step.command, step.position) == ("scout", "UpdateMemory", a + 1)
+    assert (diff.tier_before, diff.tier_after) == (None, "free")
+    assert (await memory.diff("ada", a, a)).changes == ()
+    back = await memory.diff("ada", 0, a)
+    assert {change.change for change in back.changes} == {"added"}
+    msgspec.json.encode(diff)
 
 
 async def test_what_made_room_and_what_expired_is_told_apart(
@@ -92,36 +91,34 @@ async def test_what_made_room_and_what_expired_is_told_apart(
         assert content(silent.before) == "again"
 
 
-async def test_moments_must_be_in_order_and_of_somebody(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        for text in ("one", "two"):
-            await memory.user("ada").add(text)
-        with pytest.raises(InvalidInputError, match="earlier"):
-            await memory.diff("ada", 2, 1)
-        with pytest.raises(NotFoundError):
-            await memory.diff("nobody", 0)
+async def test_moments_must_be_in_order_and_of_somebody(memory: MemorySystem) -> None:
+    for text in ("one", "two"):
+        await memory.user("ada").add(text)
+    with pytest.raises(InvalidInputError, match="earlier"):
+        await memory.diff("ada", 2, 1)
+    with pytest.raises(NotFoundError):
+        await memory.diff("nobody", 0)
 
 
 async def test_an_erased_user_has_changes_since_they_came_back(
-    open_memory: Any,
+    memory: MemorySystem,
+    user: Any,
 ) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add("forget me", memory_id="erased")
-        erased = await position_of(memory)
-        await memory.erase("ada")
-        with pytest.raises(NotFoundError, match="never had"):
-            await memory.diff("ada", 0)
-        await user.add("new here", memory_id="new")
-        a = await position_of(memory)
-        await user.update("new", content="known here")
-        (changed,) = (await memory.diff("ada", a)).changes
-        assert (changed.memory_id, changed.change) == ("new", "changed")
-        for dropped in ("raise", "mark"):
-            diff = await memory.diff("ada", 0, dropped=dropped)
-            assert ({*changes(diff)}, diff.lost) == ({"new"}, 0)
-            with pytest.raises(NotFoundError, match="erased"):
-                await memory.diff("ada", erased, dropped=dropped)
+    await user.add("forget me", memory_id="erased")
+    erased = await position_of(memory)
+    await memory.erase("ada")
+    with pytest.raises(NotFoundError, match="never had"):
+        await memory.diff("ada", 0)
+    await user.add("new here", memory_id="new")
+    a = await position_of(memory)
+    await user.update("new", content="known here")
+    (changed,) = (await memory.diff("ada", a)).changes
+    assert (changed.memory_id, changed.change) == ("new", "changed")
+    for dropped in ("raise", "mark"):
+        diff = await memory.diff("ada", 0, dropped=dropped)
+        assert ({*changes(diff)}, diff.lost) == ({"new"}, 0)
+        with pytest.raises(NotFoundError, match="erased"):
+            await memory.diff("ada", erased, dropped=dropped)
 
 
 async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock) -> None:

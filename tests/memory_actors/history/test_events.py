@@ -33,34 +33,32 @@ async def test_events_come_in_order_and_only_those_asked_for(
             await anext(memory.events(after=-1))
 
 
-async def test_a_follower_sees_the_past_and_then_each_new_event(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        await memory.user("ada").add("first")
-        async with aclosing(memory.events("ada", follow=True)) as events:
-            assert (await anext(events)).data["content"] == "first"
-            coming = asyncio.ensure_future(anext(events))
-            await memory.user("bob").add("not this one")
-            await memory.user("ada").working.set("k", "v")
-            entry: LogEntry = await asyncio.wait_for(coming, 10)
-            assert (entry.event, entry.data["key"]) == ("working.set", "k")
+async def test_a_follower_sees_the_past_and_then_each_new_event(memory: Any) -> None:
+    await memory.user("ada").add("first")
+    async with aclosing(memory.events("ada", follow=True)) as events:
+        assert (await anext(events)).data["content"] == "first"
+        coming = asyncio.ensure_future(anext(events))
+        await memory.user("bob").add("not this one")
+        await memory.user("ada").working.set("k", "v")
+        entry: LogEntry = await asyncio.wait_for(coming, 10)
+        assert (entry.event, entry.data["key"]) == ("working.set", "k")
 
 
 @pytest.mark.parametrize("follow", [False, True])
-async def test_what_is_not_asked_for_need_not_be_readable(open_memory: Any, follow: bool) -> None:
+async def test_what_is_not_asked_for_need_not_be_readable(memory: Any, follow: bool) -> None:
     """Another user's event, or one of this user before the position that was named."""
-    async with open_memory() as memory:
-        for name in ("ada", "bob", "ada", "ada"):
-            await memory.user(name).add(f"of {name}")
-        damage(memory._log, 2)
-        async with aclosing(memory.events("ada", follow=follow)) as events:
-            assert [(await anext(events)).position for _ in range(3)] == [1, 3, 4]
+    for name in ("ada", "bob", "ada", "ada"):
+        await memory.user(name).add(f"of {name}")
+    damage(memory._log, 2)
+    async with aclosing(memory.events("ada", follow=follow)) as events:
+        assert [(await anext(events)).position for _ in range(3)] == [1, 3, 4]
 
-        damage(memory._log, 1)
-        async with aclosing(memory.events("ada", after=3, follow=follow)) as events:
-            assert (await anext(events)).position == 4
-        async with aclosing(memory.events("ada", follow=follow)) as events:
-            with pytest.raises(CorruptLog):
-                await anext(events)
+    damage(memory._log, 1)
+    async with aclosing(memory.events("ada", after=3, follow=follow)) as events:
+        assert (await anext(events)).position == 4
+    async with aclosing(memory.events("ada", follow=follow)) as events:
+        with pytest.raises(CorruptLog):
+            await anext(events)
 
 
 def damage(log: EventLog, position: int) -> None:

@@ -124,80 +124,77 @@ async def test_a_session_reads_the_same_after_reindexing(open_memory: Any, tmp_p
 
 
 async def test_a_session_reads_the_same_after_rewording(
-    open_memory: Any,
+    memory: MemorySystem,
 ) -> None:
     """A session reads the same when it was reworded while it went on."""
-    async with open_memory() as memory:
-        user = memory.user("ada", session_id="s")
-        await user.add("red apple", memory_id="first")
-        await asyncio.gather(
-            user.add("blue car"),
-            user.update("first", content="green tree and a red apple in it"),
-            user.add("long ago"),
-        )
-        position, then = await position_of(memory), await answers(user, ["first"])
-        async with memory.replay("ada", position, session_id="s") as past:
-            assert await answers(past, ["first"]) == then
+    user = memory.user("ada", session_id="s")
+    await user.add("red apple", memory_id="first")
+    await asyncio.gather(
+        user.add("blue car"),
+        user.update("first", content="green tree and a red apple in it"),
+        user.add("long ago"),
+    )
+    position, then = await position_of(memory), await answers(user, ["first"])
+    async with memory.replay("ada", position, session_id="s") as past:
+        assert await answers(past, ["first"]) == then
 
 
-async def test_a_time_means_what_was_recorded_by_then(open_memory: Any, clock: FakeClock) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        for text in ("one", "two", "three"):
-            await user.add(text)
-            clock.move(60)
-        for seconds, said in ((-1, []), (0, ["one"]), (59, ["one"]), (60, ["two", "one"])):
-            as_of = to_datetime(START_US + seconds * SECOND_US)
-            async with memory.replay("ada", as_of) as past:
-                assert [m.content for m in await past.list_memories()] == said
-        async with memory.replay("ada", "2023-11-14T22:13:20+00:00") as past:
-            assert past.moment.version == 1
-        async with memory.replay("ada") as past:
-            assert len(await past.list_memories()) == 3
-            assert (await past.usage()).at == to_datetime(clock())
+async def test_a_time_means_what_was_recorded_by_then(
+    memory: MemorySystem, user: UserMemory, clock: FakeClock
+) -> None:
+    for text in ("one", "two", "three"):
+        await user.add(text)
+        clock.move(60)
+    for seconds, said in ((-1, []), (0, ["one"]), (59, ["one"]), (60, ["two", "one"])):
+        as_of = to_datetime(START_US + seconds * SECOND_US)
+        async with memory.replay("ada", as_of) as past:
+            assert [m.content for m in await past.list_memories()] == said
+    async with memory.replay("ada", "2023-11-14T22:13:20+00:00") as past:
+        assert past.moment.version == 1
+    async with memory.replay("ada") as past:
+        assert len(await past.list_memories()) == 3
+        assert (await past.usage()).at == to_datetime(clock())
 
 
-async def test_any_position_will_do_and_none_beyond_the_end(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        for number in range(6):
-            await memory.user("ada" if number % 2 else "bob").add(f"text {number}")
-        for position, count in enumerate((0, 0, 1, 1, 2, 2, 3)):
-            async with memory.replay("ada", position) as past:
-                assert len(await past.list_memories()) == count, position
-        for wrong in (7, -1, True, "yesterday", 1.5):
-            with pytest.raises(InvalidInputError):
-                async with memory.replay("ada", wrong):
-                    pass
-        with pytest.raises(NotFoundError):
-            async with memory.replay("nobody"):
+async def test_any_position_will_do_and_none_beyond_the_end(memory: MemorySystem) -> None:
+    for number in range(6):
+        await memory.user("ada" if number % 2 else "bob").add(f"text {number}")
+    for position, count in enumerate((0, 0, 1, 1, 2, 2, 3)):
+        async with memory.replay("ada", position) as past:
+            assert len(await past.list_memories()) == count, position
+    for wrong in (7, -1, True, "yesterday", 1.5):
+        with pytest.raises(InvalidInputError):
+            async with memory.replay("ada", wrong):
                 pass
+    with pytest.raises(NotFoundError):
+        async with memory.replay("nobody"):
+            pass
 
 
-async def test_the_past_takes_no_writes(open_memory: Any, embedder: FakeEmbedder) -> None:
-    async with open_memory() as memory:
-        ids = await some_of_everything(memory)
-        before, texts = await position_of(memory), len(embedder.texts)
-        async with memory.replay("ada", before, session_id="s1") as past:
-            writes = (
-                lambda: past.add("x"), lambda: past.add_many([]), lambda: past.delete(ids[0]),
-                lambda: past.update(ids[0], content="y"), lambda: past.restore([ids[0]]),
-                lambda: past.set_tier("free"), lambda: past.working.set("k", 1),
-                lambda: past.add("n", "entity"), lambda: past.short_term.add_message("m"),
-                lambda: past.documents.put("c", {}), lambda: past.episodes.start("g"),
-                lambda: past.delete("?"), lambda: past.update("?", content="y"),
-                lambda: past.restore(["?"]), lambda: past.undo_compaction("?"),
-                lambda: past.documents.delete("?"), lambda: past.entities.delete("?"),
-                lambda: past.entities.relate("?", "knows", "!"), lambda: past.entities.end("?"),
-                lambda: past.entities.observe("?", "o"),
-                lambda: past.entities.remove_observation("?", "o"),
-            )  # fmt: skip
-            for write in writes[:1] + writes[2:]:
-                with pytest.raises(ReadOnlyError):
-                    await write()
-        with pytest.raises(SystemClosedError):
-            await past.list_memories()
-        assert await position_of(memory) == before
-        assert len(embedder.texts) == texts, "nothing was even embedded for them"
+async def test_the_past_takes_no_writes(memory: MemorySystem, embedder: FakeEmbedder) -> None:
+    ids = await some_of_everything(memory)
+    before, texts = await position_of(memory), len(embedder.texts)
+    async with memory.replay("ada", before, session_id="s1") as past:
+        writes = (
+            lambda: past.add("x"), lambda: past.add_many([]), lambda: past.delete(ids[0]),
+            lambda: past.update(ids[0], content="y"), lambda: past.restore([ids[0]]),
+            lambda: past.set_tier("free"), lambda: past.working.set("k", 1),
+            lambda: past.add("n", "entity"), lambda: past.short_term.add_message("m"),
+            lambda: past.documents.put("c", {}), lambda: past.episodes.start("g"),
+            lambda: past.delete("?"), lambda: past.update("?", content="y"),
+            lambda: past.restore(["?"]), lambda: past.undo_compaction("?"),
+            lambda: past.documents.delete("?"), lambda: past.entities.delete("?"),
+            lambda: past.entities.relate("?", "knows", "!"), lambda: past.entities.end("?"),
+            lambda: past.entities.observe("?", "o"),
+            lambda: past.entities.remove_observation("?", "o"),
+        )  # fmt: skip
+        for write in writes[:1] + writes[2:]:
+            with pytest.raises(ReadOnlyError):
+                await write()
+    with pytest.raises(SystemClosedError):
+        await past.list_memories()
+    assert await position_of(memory) == before
+    assert len(embedder.texts) == texts, "nothing was even embedded for them"
 
 
 async def test_a_replay_leaves_the_live_user_alone(
@@ -259,42 +256,42 @@ async def test_originals_of_a_summary_are_there_before_it(open_memory: Any) -> N
             assert found == compacted
 
 
-async def test_who_came_back_has_a_past_from_then_on(open_memory: Any, clock: FakeClock) -> None:
-    async with open_memory() as memory:
-        await some_of_everything(memory)
-        await memory.user("bob").add("of somebody else")
-        before = await position_of(memory)
-        await memory.erase("ada")
-        clock.move(60)
-        user = memory.user("ada")
-        first = await user.add("a red apple again")
-        position, then = await position_of(memory), await answers(user, [first.memory_id])
-        await user.add("and more")
-        async with memory.replay("ada", position) as past:
-            assert await answers(past, [first.memory_id]) == then
-            assert past.lost == 0
-        async with memory.replay("ada", dropped="mark") as past:
-            assert [m.content for m in await past.list_memories()] == [
-                "and more", "a red apple again",
-            ]  # fmt: skip
-            assert past.lost == 0
-        for erased in (1, before, to_datetime(START_US)):
-            with pytest.raises(NotFoundError, match="erased"):
-                async with memory.replay("ada", erased, dropped="mark"):
-                    pass
-        async with memory.replay("ada", 0) as past:
-            assert await past.list_memories() == [], "before all of it there was nothing"
+async def test_who_came_back_has_a_past_from_then_on(
+    memory: MemorySystem, clock: FakeClock
+) -> None:
+    await some_of_everything(memory)
+    await memory.user("bob").add("of somebody else")
+    before = await position_of(memory)
+    await memory.erase("ada")
+    clock.move(60)
+    user = memory.user("ada")
+    first = await user.add("a red apple again")
+    position, then = await position_of(memory), await answers(user, [first.memory_id])
+    await user.add("and more")
+    async with memory.replay("ada", position) as past:
+        assert await answers(past, [first.memory_id]) == then
+        assert past.lost == 0
+    async with memory.replay("ada", dropped="mark") as past:
+        assert [m.content for m in await past.list_memories()] == [
+            "and more", "a red apple again",
+        ]  # fmt: skip
+        assert past.lost == 0
+    for erased in (1, before, to_datetime(START_US)):
+        with pytest.raises(NotFoundError, match="erased"):
+            async with memory.replay("ada", erased, dropped="mark"):
+                pass
+    async with memory.replay("ada", 0) as past:
+        assert await past.list_memories() == [], "before all of it there was nothing"
 
 
-async def test_an_erasure_during_a_read_is_said(open_memory: Any) -> None:
+async def test_an_erasure_during_a_read_is_said(memory: MemorySystem) -> None:
     """A user who is erased while they are read is said to be erased."""
-    async with open_memory() as memory:
-        await memory.user("ada").add("likes tea")
-        services = memory._services
-        before = await services.log.head("user:ada")
-        await memory.erase("ada")
-        with pytest.raises(PayloadErased):
-            await state_then(services, "user:ada", before, None, "raise")
+    await memory.user("ada").add("likes tea")
+    services = memory._services
+    before = await services.log.head("user:ada")
+    await memory.erase("ada")
+    with pytest.raises(PayloadErased):
+        await state_then(services, "user:ada", before, None, "raise")
 
 
 async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock) -> None:
@@ -317,25 +314,23 @@ async def test_what_retention_dropped_is_said(open_memory: Any, clock: FakeClock
             assert await past.retrieve("login bug") is not None
 
 
-async def test_an_erased_users_past_begins_at_their_return(open_memory) -> None:
+async def test_an_erased_users_past_begins_at_their_return(memory, user) -> None:
     """A user who was erased and came back has a past since then."""
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        await user.add("before")
-        await memory.erase("ada")
-        with pytest.raises(NotFoundError):
-            async with memory.replay("ada"):
-                pass
+    await user.add("before")
+    await memory.erase("ada")
+    with pytest.raises(NotFoundError):
+        async with memory.replay("ada"):
+            pass
 
-        await user.add("since", memory_id="m-since")
-        came_back = await position_of(memory)
-        await user.update("m-since", content="later")
+    await user.add("since", memory_id="m-since")
+    came_back = await position_of(memory)
+    await user.update("m-since", content="later")
 
-        for as_of, said in ((came_back, "since"), (None, "later")):
-            for dropped in ("raise", "mark"):
-                async with memory.replay("ada", as_of, dropped=dropped) as past:
-                    assert [one.content for one in await past.list_memories()] == [said]
-                    assert [hit.content for hit in await past.retrieve("anything")] == [said]
-                    assert past.lost == 0
-        changed = await memory.diff("ada", came_back, None)
-        assert [change.memory_id for change in changed.changes] == ["m-since"]
+    for as_of, said in ((came_back, "since"), (None, "later")):
+        for dropped in ("raise", "mark"):
+            async with memory.replay("ada", as_of, dropped=dropped) as past:
+                assert [one.content for one in await past.list_memories()] == [said]
+                assert [hit.content for hit in await past.retrieve("anything")] == [said]
+                assert past.lost == 0
+    changed = await memory.diff("ada", came_back, None)
+    assert [change.memory_id for change in changed.changes] == ["m-since"]

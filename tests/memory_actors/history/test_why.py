@@ -25,31 +25,30 @@ def effects(why: Why) -> list[tuple[str, str | None]]:
     return [(step.effect, step.command) for step in why.steps]
 
 
-async def test_a_memory_tells_its_life(open_memory: Any, clock: FakeClock) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada", agent_id="scout", session_id="s1")
-        await user.add("likes tea", memory_id="tea")
-        await user.update("tea", content="likes coffee")
-        clock.move(60)
-        await memory.user("ada").delete("tea")
-        await user.restore(["tea"])
-        why = await user.why("tea")
-        assert effects(why) == [
-            ("added", "AddMemories"), ("changed", "UpdateMemory"), ("deleted", "DeleteMemory"),
-            ("restored", "RestoreMemories"),
-        ]  # fmt: skip
-        assert [step.says for step in why.steps] == [
-            "Added by agent scout in session s1.",
-            "Changed by agent scout in session s1.",
-            "Deleted.",
-            "Brought back as it was by agent scout in session s1.",
-        ]
-        assert [step.position for step in why.steps] == [1, 2, 3, 4]
-        assert (why.alive, why.memory_type, why.says) == (True, "long_term", "It is there.")
-        assert (why.steps[0].agent_id, why.steps[2].agent_id) == ("scout", None)
-        with pytest.raises(NotFoundError):
-            await user.why("coffee")
-        msgspec.json.encode(why)
+async def test_a_memory_tells_its_life(memory: Any, clock: FakeClock) -> None:
+    user = memory.user("ada", agent_id="scout", session_id="s1")
+    await user.add("likes tea", memory_id="tea")
+    await user.update("tea", content="likes coffee")
+    clock.move(60)
+    await memory.user("ada").delete("tea")
+    await user.restore(["tea"])
+    why = await user.why("tea")
+    assert effects(why) == [
+        ("added", "AddMemories"), ("changed", "UpdateMemory"), ("deleted", "DeleteMemory"),
+        ("restored", "RestoreMemories"),
+    ]  # fmt: skip
+    assert [step.says for step in why.steps] == [
+        "Added by agent scout in session s1.",
+        "Changed by agent scout in session s1.",
+        "Deleted.",
+        "Brought back as it was by agent scout in session s1.",
+    ]
+    assert [step.position for step in why.steps] == [1, 2, 3, 4]
+    assert (why.alive, why.memory_type, why.says) == (True, "long_term", "It is stored.")
+    assert (why.steps[0].agent_id, why.steps[2].agent_id) == ("scout", None)
+    with pytest.raises(NotFoundError):
+        await user.why("coffee")
+    msgspec.json.encode(why)
 
 
 async def test_a_compressed_memory_leads_to_its_summary_and_back(open_memory: Any) -> None:
@@ -99,25 +98,23 @@ async def test_who_made_room_for_whom_is_said(open_memory: Any, clock: FakeClock
         assert effects(await user.why(key)) == [("added", "SetKey"), ("changed", "SetKey")]
 
 
-async def test_relationships_entities_and_episodes_have_lives_too(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        ann = (await user.entities.add_entity("Ann", "person")).memory_id
-        for town in ("Bonn", "Rome"):
-            await user.entities.add_entity(town, "town")
-        bonn = await lives_in(user, "Bonn", since="2020-01-01")
-        rome = await lives_in(user, "Rome", since="2021-01-01")
-        ended = (await user.why(bonn)).steps[-1]
-        assert (ended.effect, ended.by) == ("changed", rome)
-        assert ended.says == f"Ended by {rome}, which contradicts it."
-        await user.entities.delete("Ann")
-        gone = (await user.why(rome)).steps[-1]
-        assert (gone.effect, gone.says) == ("deleted", f"Deleted with the entity {ann}.")
-        episode = (await user.episodes.start("a goal")).memory_id
-        await user.episodes.step(episode, "an action")
-        await user.episodes.finish(episode)
-        why = await user.why(episode)
-        assert [step.says for step in why.steps] == ["Started.", "Got a step.", "Finished."]
+async def test_relationships_entities_and_episodes_have_lives_too(user: UserMemory) -> None:
+    ann = (await user.entities.add_entity("Ann", "person")).memory_id
+    for town in ("Bonn", "Rome"):
+        await user.entities.add_entity(town, "town")
+    bonn = await lives_in(user, "Bonn", since="2020-01-01")
+    rome = await lives_in(user, "Rome", since="2021-01-01")
+    ended = (await user.why(bonn)).steps[-1]
+    assert (ended.effect, ended.by) == ("changed", rome)
+    assert ended.says == f"Ended by {rome}, which contradicts it."
+    await user.entities.delete("Ann")
+    gone = (await user.why(rome)).steps[-1]
+    assert (gone.effect, gone.says) == ("deleted", f"Deleted with the entity {ann}.")
+    episode = (await user.episodes.start("a goal")).memory_id
+    await user.episodes.step(episode, "an action")
+    await user.episodes.finish(episode)
+    why = await user.why(episode)
+    assert [step.says for step in why.steps] == ["Started.", "Got a step.", "Finished."]
 
 
 def test_an_event_has_its_declared_effect() -> None:

@@ -29,14 +29,10 @@ async def improved(user: Any, text: str = "text 0", **options: Any) -> Result:
     return await improve(text, **given)
 
 
-async def test_a_run_is_an_episode_with_a_step_a_round(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        critic = FakeCritic(0.1, 0.9)
-        result = await improved(
-            user, "A  text\nto improve", critic=critic, reviser=FakeReviser(["B"])
-        )
-        (episode,) = await user.episodes.recent()
+async def test_a_run_is_an_episode_with_a_step_a_round(user: Any) -> None:
+    critic = FakeCritic(0.1, 0.9)
+    result = await improved(user, "A  text\nto improve", critic=critic, reviser=FakeReviser(["B"]))
+    (episode,) = await user.episodes.recent()
     assert episode.memory_id == result.metadata["episode_id"]
     assert (episode.goal, episode.status) == ("Improve a text: A text to improve", "done")
     assert (episode.result, episode.metadata) == ("B", {"run": "improve"})
@@ -86,33 +82,27 @@ async def test_a_recorded_run_replays_without_its_critic_and_reviser(open_memory
     assert isinstance(caught.value.__cause__, NotFoundError)
 
 
-async def test_limits_that_no_step_can_hold_are_refused(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        with pytest.raises(InvalidInputError, match="record_to needs max_text_length"):
-            await improved(user, memory_limits={"max_text_length": 1 << 20})
-        assert await user.episodes.recent() == []
+async def test_limits_that_no_step_can_hold_are_refused(user: Any) -> None:
+    with pytest.raises(InvalidInputError, match="record_to needs max_text_length"):
+        await improved(user, memory_limits={"max_text_length": 1 << 20})
+    assert await user.episodes.recent() == []
 
 
 @pytest.mark.parametrize("events", [1, 3, 6])
 async def test_a_stream_that_is_closed_early_leaves_a_failed_episode(
-    open_memory: Any, events: int
+    user: Any, events: int
 ) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        stream = improve_stream(
-            "text 0", critic=FakeCritic(), reviser=FakeReviser(), record_to=user
-        )
-        seen = [await anext(stream) for _ in range(events)]
-        await stream.aclose()
-        (episode,) = await user.episodes.recent()
-        recorded = await recorded_run(user, episode.memory_id)
+    stream = improve_stream("text 0", critic=FakeCritic(), reviser=FakeReviser(), record_to=user)
+    seen = [await anext(stream) for _ in range(events)]
+    await stream.aclose()
+    (episode,) = await user.episodes.recent()
+    recorded = await recorded_run(user, episode.memory_id)
     assert (episode.status, episode.result) == ("failed", "closed early")
     assert recorded.stopped_because == "closed_early"
     assert len(recorded.rounds) == sum(isinstance(event, Revised) for event in seen)
 
 
-async def test_a_cancelled_run_leaves_a_failed_episode(open_memory: Any) -> None:
+async def test_a_cancelled_run_leaves_a_failed_episode(user: Any) -> None:
     begun = asyncio.Event()
 
     async def hang(_text: str) -> Critique:
@@ -120,25 +110,21 @@ async def test_a_cancelled_run_leaves_a_failed_episode(open_memory: Any) -> None
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with open_memory() as memory:
-        user = memory.user("u")
-        task = asyncio.create_task(improved(user, critic=hang))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        (episode,) = await user.episodes.recent()
+    task = asyncio.create_task(improved(user, critic=hang))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (episode,) = await user.episodes.recent()
     assert (episode.status, episode.result) == ("failed", "closed early")
 
 
-async def test_a_failed_run_keeps_its_last_critique_and_its_error(open_memory: Any) -> None:
+async def test_a_failed_run_keeps_its_last_critique_and_its_error(user: Any) -> None:
     reviser = FakeReviser(["text 1", RuntimeError("SECRET")])
-    async with open_memory() as memory:
-        user = memory.user("u")
-        with pytest.raises(ImprovementError) as caught:
-            await improved(user, critic=FakeCritic(0.4, 0.6), reviser=reviser)
-        (episode,) = await user.episodes.recent()
-        recorded = await recorded_run(user, episode.memory_id)
+    with pytest.raises(ImprovementError) as caught:
+        await improved(user, critic=FakeCritic(0.4, 0.6), reviser=reviser)
+    (episode,) = await user.episodes.recent()
+    recorded = await recorded_run(user, episode.memory_id)
     assert (episode.status, recorded.stopped_because) == ("failed", "error")
     assert episode.result == f"error: {caught.value}"
     assert caught.value.result.metadata["episode_id"] == episode.memory_id
@@ -148,11 +134,9 @@ async def test_a_failed_run_keeps_its_last_critique_and_its_error(open_memory: A
     assert "RuntimeError" in str(recorded.rounds[1].error)
 
 
-async def test_what_is_no_run_is_not_read_as_one(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        other = await user.episodes.start("Bake bread")
-        with pytest.raises(InvalidInputError, match="no run of improve"):
-            await recorded_run(user, other.memory_id)
-        with pytest.raises(NotFoundError):
-            await recorded_run(user, "nothing")
+async def test_what_is_no_run_is_not_read_as_one(user: Any) -> None:
+    other = await user.episodes.start("Bake bread")
+    with pytest.raises(InvalidInputError, match="no run of improve"):
+        await recorded_run(user, other.memory_id)
+    with pytest.raises(NotFoundError):
+        await recorded_run(user, "nothing")

@@ -91,15 +91,13 @@ def test_a_memory_of_either_api_is_reached_from_every_loop(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-async def test_an_async_memory_is_reached_where_it_is(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        assert checked_user(user) is user
-        assert checked_memory(memory) is memory
-        receipt = await reach(user, lambda one: one.add("likes tea"))
-        found: MemorySystem = await reach(memory, _itself)
-        assert found is memory
-        assert (await user.get(receipt.memory_id)).content == "likes tea"
+async def test_an_async_memory_is_reached_where_it_is(memory, user) -> None:
+    assert checked_user(user) is user
+    assert checked_memory(memory) is memory
+    receipt = await reach(user, lambda one: one.add("likes tea"))
+    found: MemorySystem = await reach(memory, _itself)
+    assert found is memory
+    assert (await user.get(receipt.memory_id)).content == "likes tea"
 
 
 async def _itself(memory: MemorySystem) -> MemorySystem:

@@ -34,47 +34,41 @@ def words(messages: Sequence[Message]) -> str:
     return "\n".join(message.text for message in messages)
 
 
-async def test_an_agent_recalls_across_sessions(open_memory) -> None:
+async def test_an_agent_recalls_across_sessions(user) -> None:
     """An agent recalls in a new session what was said in another."""
     model = Scripted("Noted.", "In Davos.", "You are welcome.")
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        for text in ("I ski in Davos", "Where in Davos do I ski?"):
-            agent = Agent(model, context_providers=[MemoryActorsProvider(user)])
-            session = agent.create_session()
-            await agent.run(text, session=session)
-        kept = await user.list_memories()
-        assert [(one.role, one.content) for one in reversed(kept)] == [
-            ("user", "I ski in Davos"),
-            ("assistant", "Noted."),
-            ("user", "Where in Davos do I ski?"),
-            ("assistant", "In Davos."),
-        ]
-        assert len({one.session_id for one in kept}) == 2
+    for text in ("I ski in Davos", "Where in Davos do I ski?"):
+        agent = Agent(model, context_providers=[MemoryActorsProvider(user)])
+        session = agent.create_session()
+        await agent.run(text, session=session)
+    kept = await user.list_memories()
+    assert [(one.role, one.content) for one in reversed(kept)] == [
+        ("user", "I ski in Davos"),
+        ("assistant", "Noted."),
+        ("user", "Where in Davos do I ski?"),
+        ("assistant", "In Davos."),
+    ]
+    assert len({one.session_id for one in kept}) == 2
     assert "I ski in Davos" in words(model.given[1])
     assert "quoted\ndata" in words(model.given[1])
     assert "quoted" not in words(model.given[0])
 
 
-async def test_a_provider_that_only_reads_keeps_nothing(open_memory) -> None:
+async def test_a_provider_that_only_reads_keeps_nothing(user) -> None:
     model = Scripted("Hello.", "Hello.")
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        agent = Agent(model, context_providers=[MemoryActorsProvider(user, remembers=False)])
-        await agent.run("I ski in Davos")
-        await agent.run(" ")
-        assert await user.count() == 0
+    agent = Agent(model, context_providers=[MemoryActorsProvider(user, remembers=False)])
+    await agent.run("I ski in Davos")
+    await agent.run(" ")
+    assert await user.count() == 0
 
 
-async def test_what_an_agent_is_told_fits_the_budget(open_memory) -> None:
+async def test_what_an_agent_is_told_fits_the_budget(user) -> None:
     model = Scripted("Noted.", "Noted.")
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        for n in range(20):
-            await user.add(f"Ada skis in Davos on slope number {n}")
-        for budget in (200, 1_000):
-            provider = MemoryActorsProvider(user, token_budget=budget, remembers=False)
-            await Agent(model, context_providers=[provider]).run("Where does Ada ski?")
+    for n in range(20):
+        await user.add(f"Ada skis in Davos on slope number {n}")
+    for budget in (200, 1_000):
+        provider = MemoryActorsProvider(user, token_budget=budget, remembers=False)
+        await Agent(model, context_providers=[provider]).run("Where does Ada ski?")
     counts = [told.text.count("slope number") for told, _ in model.given]
     assert 0 < counts[0] < counts[1] == 20
     assert [asked.text for _, asked in model.given] == ["Where does Ada ski?"] * 2

@@ -38,49 +38,44 @@ async def found(service: MemoryActorsService, query: str, **whose: str) -> list[
     return (await service.search_memory(**{**ADA, **whose}, query=query)).memories
 
 
-async def test_events_are_found_with_author_time_and_session(open_memory) -> None:
-    async with open_memory() as memory:
-        service = MemoryActorsService(memory)
-        events = [event("I ski in Davos"), event("Noted.", "e2", "guide"), event(None, "e3")]
-        thought = event("a thought about Davos", "e4", "guide", thought=True)
-        for _ in range(2):
-            await service.add_events_to_memory(**ADA, events=[*events, thought], session_id="s")
-        entries = await found(service, "Davos")
-        first = entries[0]
-        assert len(entries) == 2
-        assert first.content == types.Content(
-            role="user", parts=[types.Part(text="I ski in Davos")]
-        )
-        assert (first.author, first.timestamp) == ("user", AT.isoformat())
-        assert first.custom_metadata["session_id"] == "s"
-        assert entries[1].content.role == "model"
-        assert await found(service, " ") == []
+async def test_events_are_found_with_author_time_and_session(memory) -> None:
+    service = MemoryActorsService(memory)
+    events = [event("I ski in Davos"), event("Noted.", "e2", "guide"), event(None, "e3")]
+    thought = event("a thought about Davos", "e4", "guide", thought=True)
+    for _ in range(2):
+        await service.add_events_to_memory(**ADA, events=[*events, thought], session_id="s")
+    entries = await found(service, "Davos")
+    first = entries[0]
+    assert len(entries) == 2
+    assert first.content == types.Content(role="user", parts=[types.Part(text="I ski in Davos")])
+    assert (first.author, first.timestamp) == ("user", AT.isoformat())
+    assert first.custom_metadata["session_id"] == "s"
+    assert entries[1].content.role == "model"
+    assert await found(service, " ") == []
 
 
-async def test_users_and_apps_are_apart_unless_told_otherwise(open_memory) -> None:
-    async with open_memory() as memory:
-        apart = MemoryActorsService(memory)
-        shared = MemoryActorsService(memory, user_of=lambda _app, user: user)
-        for service in (apart, shared):
-            await service.add_events_to_memory(**ADA, events=[event("I ski in Davos")])
-        assert len(await found(apart, "Davos")) == 1
-        assert await found(apart, "Davos", app_name="other") == []
-        assert await found(apart, "Davos", user_id="grace") == []
-        assert len(await found(shared, "Davos", app_name="other")) == 1
+async def test_users_and_apps_are_apart_unless_told_otherwise(memory) -> None:
+    apart = MemoryActorsService(memory)
+    shared = MemoryActorsService(memory, user_of=lambda _app, user: user)
+    for service in (apart, shared):
+        await service.add_events_to_memory(**ADA, events=[event("I ski in Davos")])
+    assert len(await found(apart, "Davos")) == 1
+    assert await found(apart, "Davos", app_name="other") == []
+    assert await found(apart, "Davos", user_id="grace") == []
+    assert len(await found(shared, "Davos", app_name="other")) == 1
 
 
-async def test_what_was_deleted_does_not_come_back_with_its_session(open_memory) -> None:
-    async with open_memory() as memory:
-        service = MemoryActorsService(memory)
-        await service.add_events_to_memory(**ADA, events=[event("I ski in Davos")], session_id="s")
-        (entry,) = await found(service, "Davos")
+async def test_what_was_deleted_does_not_come_back_with_its_session(memory) -> None:
+    service = MemoryActorsService(memory)
+    await service.add_events_to_memory(**ADA, events=[event("I ski in Davos")], session_id="s")
+    (entry,) = await found(service, "Davos")
+    await service.delete_memory(**ADA, memory_id=entry.id)
+    await service.add_events_to_memory(**ADA, events=[event("I ski in Davos")], session_id="s")
+    assert await found(service, "Davos") == []
+    with pytest.raises(NotFoundError):
         await service.delete_memory(**ADA, memory_id=entry.id)
-        await service.add_events_to_memory(**ADA, events=[event("I ski in Davos")], session_id="s")
-        assert await found(service, "Davos") == []
-        with pytest.raises(NotFoundError):
-            await service.delete_memory(**ADA, memory_id=entry.id)
-        with pytest.raises(InvalidInputError, match="memory_id"):
-            await service.delete_memory(**ADA)
+    with pytest.raises(InvalidInputError, match="memory_id"):
+        await service.delete_memory(**ADA)
 
 
 class Scripted(BaseLlm):
@@ -97,7 +92,7 @@ class Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 
-async def test_an_agent_recalls_across_sessions(open_memory) -> None:
+async def test_an_agent_recalls_across_sessions(memory) -> None:
     """An agent recalls in a new session what was said in another."""
     recall = types.Part(
         function_call=types.FunctionCall(name="load_memory", args={"query": "Davos"})
@@ -108,19 +103,16 @@ async def test_an_agent_recalls_across_sessions(open_memory) -> None:
     )
     agent = Agent(name="guide", model=model, tools=[load_memory, preload_memory])
     sessions: Any = InMemorySessionService()
-    async with open_memory() as memory:
-        service = MemoryActorsService(memory)
-        runner = Runner(
-            agent=agent, app_name="trips", session_service=sessions, memory_service=service
-        )
-        for session_id, text in (("monday", "I ski in Davos"), ("friday", "Where in Davos?")):
-            session = await sessions.create_session(**ADA, session_id=session_id)
-            said = types.Content(role="user", parts=[types.Part(text=text)])
-            async for _ in runner.run_async(user_id="ada", session_id=session_id, new_message=said):
-                pass
-            session = await sessions.get_session(**ADA, session_id=session_id)
-            await service.add_session_to_memory(session)
-        await runner.close()
+    service = MemoryActorsService(memory)
+    runner = Runner(agent=agent, app_name="trips", session_service=sessions, memory_service=service)
+    for session_id, text in (("monday", "I ski in Davos"), ("friday", "Where in Davos?")):
+        session = await sessions.create_session(**ADA, session_id=session_id)
+        said = types.Content(role="user", parts=[types.Part(text=text)])
+        async for _ in runner.run_async(user_id="ada", session_id=session_id, new_message=said):
+            pass
+        session = await sessions.get_session(**ADA, session_id=session_id)
+        await service.add_session_to_memory(session)
+    await runner.close()
     assert "PAST_CONVERSATIONS" in model.given[1]
     assert "I ski in Davos" in model.given[1]
     assert "function_response" in model.given[2]

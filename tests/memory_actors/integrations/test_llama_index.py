@@ -27,40 +27,36 @@ def asks(text: str) -> list[ChatMessage]:
     return [ChatMessage(role="user", content=text)]
 
 
-async def test_messages_are_kept_with_role_and_session_and_given_back(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        block = MemoryActorsBlock(user=user)
-        said = [
-            ChatMessage(role="user", content="I ski in Davos"),
-            ChatMessage(role="assistant", content=""),
-            ChatMessage(role="tool", content="a result"),
-            ChatMessage(role="system", content="Be kind"),
-        ]
-        await block.aput(said, session_id="s")
-        (kept,) = await user.list_memories()
-        assert (kept.content, kept.role, kept.session_id) == ("I ski in Davos", "user", "s")
-        given = await block.aget([*asks("Davos?"), ChatMessage(role="tool", content="x")])
-        assert "I ski in Davos" in given
-        assert "</memory>" in given
-        assert await block.aget([]) == await block.aget() == await block.aget(asks(" ")) == ""
+async def test_messages_are_kept_with_role_and_session_and_given_back(user) -> None:
+    block = MemoryActorsBlock(user=user)
+    said = [
+        ChatMessage(role="user", content="I ski in Davos"),
+        ChatMessage(role="assistant", content=""),
+        ChatMessage(role="tool", content="a result"),
+        ChatMessage(role="system", content="Be kind"),
+    ]
+    await block.aput(said, session_id="s")
+    (kept,) = await user.list_memories()
+    assert (kept.content, kept.role, kept.session_id) == ("I ski in Davos", "user", "s")
+    given = await block.aget([*asks("Davos?"), ChatMessage(role="tool", content="x")])
+    assert "I ski in Davos" in given
+    assert "</memory>" in given
+    assert await block.aget([]) == await block.aget() == await block.aget(asks(" ")) == ""
 
 
-async def test_truncating_leaves_out_the_last_memories(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        for n in range(8):
-            await user.add(f"Ada skis in Davos on slope {n}")
-        block = MemoryActorsBlock(user=user)
-        whole = await block.aget(asks("Where does Ada ski?"))
-        less = await block.atruncate(whole, 50)
-        assert less is not None
-        assert 0 < len(whole) - len(less) < 400
-        assert less.splitlines()[:6] == whole.splitlines()[:6]
-        assert less.endswith("\n</memory>")
-        assert await block.atruncate(whole, 10_000) is None
-        assert await block.atruncate(whole, 0) == whole
-        assert await block.atruncate("no quotation", 1) is None
+async def test_truncating_leaves_out_the_last_memories(user) -> None:
+    for n in range(8):
+        await user.add(f"Ada skis in Davos on slope {n}")
+    block = MemoryActorsBlock(user=user)
+    whole = await block.aget(asks("Where does Ada ski?"))
+    less = await block.atruncate(whole, 50)
+    assert less is not None
+    assert 0 < len(whole) - len(less) < 400
+    assert less.splitlines()[:6] == whole.splitlines()[:6]
+    assert less.endswith("\n</memory>")
+    assert await block.atruncate(whole, 10_000) is None
+    assert await block.atruncate(whole, 0) == whole
+    assert await block.atruncate("no quotation", 1) is None
 
 
 @asynccontextmanager

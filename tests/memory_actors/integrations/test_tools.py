@@ -50,7 +50,7 @@ def test_python_without_docstrings_gives_the_same_tools_and_help_texts() -> None
 from memory_actors.api.operations import OPERATIONS
 from memory_actors.cli import main
 from memory_actors.integrations.tools import TOOLS
-from memory_actors.base.docstrings import doc_of
+from memory_actors.base.package import doc_of
 print([doc_of(tool) for tool in TOOLS], [one.doc for one in OPERATIONS.values()])
 main(["search", "--help"])
 """

@@ -28,6 +28,13 @@ def store(tmp_path: Path, embedder: FakeEmbedder) -> Store:
 
 
 @pytest.fixture
+async def memory(store: Store) -> AsyncIterator[MemorySystem]:
+    """The store, open until the test has ended."""
+    async with store() as memory:
+        yield memory
+
+
+@pytest.fixture
 def file(tmp_path: Path) -> Callable[..., Path]:
     """Write a file of lines."""
 

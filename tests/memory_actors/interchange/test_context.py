@@ -19,23 +19,21 @@ def written(path: Path, *lines: dict[str, Any]) -> Path:
     return path
 
 
-async def test_a_plain_line_is_an_entry_of_memory_md(store, tmp_path: Path) -> None:
+async def test_a_plain_line_is_an_entry_of_memory_md(user, tmp_path: Path) -> None:
     path = written(
         tmp_path / "in.jsonl",
         {"content": "likes tea", "key": "Tastes", "pinned": True, "metadata": {"a": 1}},
         {"content": "likes tea", "key": "Tastes"},
     )
-    async with store() as memory:
-        user = memory.user("u")
-        assert (await import_jsonl(user, path)).added == 2
-        assert (await import_jsonl(user, path)).added == 0
-        assert await user.context.render() == "## Tastes\n\n- likes tea\n- likes tea\n"
-        assert [one.pinned for one in await user.context.entries()] == [True, False]
-        await user.delete((await user.context.entries())[0].entry_id)
-        assert (await import_jsonl(user, path)).added == 0
+    assert (await import_jsonl(user, path)).added == 2
+    assert (await import_jsonl(user, path)).added == 0
+    assert await user.context.render() == "## Tastes\n\n- likes tea\n- likes tea\n"
+    assert [one.pinned for one in await user.context.entries()] == [True, False]
+    await user.delete((await user.context.entries())[0].entry_id)
+    assert (await import_jsonl(user, path)).added == 0
 
 
-async def test_blocks_are_put_where_they_were(store, tmp_path: Path) -> None:
+async def test_blocks_are_put_where_they_were(user, tmp_path: Path) -> None:
     path = written(
         tmp_path / "in.jsonl",
         {"id": "b", "data": {**BLOCK, "raw": "- b\n", "rank": "W"}},
@@ -43,15 +41,13 @@ async def test_blocks_are_put_where_they_were(store, tmp_path: Path) -> None:
         {"id": "a", "data": {**BLOCK, "rank": "V5", "archived": True, "touched_at_us": 5}},
         {"data": {"document": "empty.md"}},
     )
-    async with store() as memory:
-        user = memory.user("u")
-        assert (await import_jsonl(user, path)).added == 3
-        assert (await import_jsonl(user, path)).added == 0
-        context = user.context.document("n.md")
-        assert await context.render() == "# H\n- b\n"
-        await context.restore(["a"])
-        assert await context.render() == "# H\n- x\n- b\n"
-        assert len(await user.context.documents()) == 2
+    assert (await import_jsonl(user, path)).added == 3
+    assert (await import_jsonl(user, path)).added == 0
+    context = user.context.document("n.md")
+    assert await context.render() == "# H\n- b\n"
+    await context.restore(["a"])
+    assert await context.render() == "# H\n- x\n- b\n"
+    assert len(await user.context.documents()) == 2
 
 
 @pytest.mark.parametrize(
@@ -72,9 +68,8 @@ async def test_blocks_are_put_where_they_were(store, tmp_path: Path) -> None:
     ],
 )
 async def test_a_block_that_is_none_is_refused_by_line(
-    store, tmp_path: Path, data: dict[str, Any], said: str
+    memory, tmp_path: Path, data: dict[str, Any], said: str
 ) -> None:
     path = written(tmp_path / "in.jsonl", {"id": "a", "data": data})
-    async with store() as memory:
-        with pytest.raises(InvalidInputError, match=rf"{said}.*\(first: .*in\.jsonl, line 1\)"):
-            await import_jsonl(memory.user("u"), path)
+    with pytest.raises(InvalidInputError, match=rf"{said}.*\(first: .*in\.jsonl, line 1\)"):
+        await import_jsonl(memory.user("u"), path)

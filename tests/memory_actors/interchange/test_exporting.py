@@ -72,13 +72,11 @@ async def test_chroma(exported) -> None:
 
 
 @in_text
-async def test_what_comes_back_is_not_doubled(store, tmp_path: Path, program: str) -> None:
-    async with store() as memory:
-        user = memory.user("ada")
-        await fill(user)
-        report = await export_to(user, program, tmp_path / "out")
-        back = await import_from(memory, program, tmp_path / "out", user_id="ada")
-        assert (back.added, back.unchanged, back.left_out) == (0, report.memories, 0)
+async def test_what_comes_back_is_not_doubled(memory, user, tmp_path: Path, program: str) -> None:
+    await fill(user)
+    report = await export_to(user, program, tmp_path / "out")
+    back = await import_from(memory, program, tmp_path / "out", user_id="ada")
+    assert (back.added, back.unchanged, back.left_out) == (0, report.memories, 0)
 
 
 async def test_entities_of_one_name_keep_their_own_relations(store, tmp_path: Path) -> None:

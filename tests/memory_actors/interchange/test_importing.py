@@ -25,14 +25,13 @@ def test_every_source_has_a_sample() -> None:
 
 
 @every_sample
-async def test_importing_twice_is_importing_once(store, tmp_path: Path, sample: str) -> None:
+async def test_importing_twice_is_importing_once(memory, tmp_path: Path, sample: str) -> None:
     program, write = SAMPLES[sample]
     path = write(tmp_path)
-    async with store() as memory:
-        first = await import_from(memory, program, path, user_id="me")
-        before = await everything(memory)
-        again = await import_from(memory, program, path, user_id="me")
-        assert await everything(memory) == before
+    first = await import_from(memory, program, path, user_id="me")
+    before = await everything(memory)
+    again = await import_from(memory, program, path, user_id="me")
+    assert await everything(memory) == before
     assert first.added == len(before) >= 2
     assert (first.unchanged, again.added, again.unchanged) == (0, 0, first.added)
     assert again.notes == first.notes
@@ -78,14 +77,15 @@ TRICKY = {
 
 
 @pytest.mark.parametrize("what", TRICKY)
-async def test_a_dry_run_counts_all_records_and_adds_none(store, tmp_path: Path, what: str) -> None:
+async def test_a_dry_run_counts_all_records_and_adds_none(
+    memory, tmp_path: Path, what: str
+) -> None:
     program, value = TRICKY[what]
     path = write_json(tmp_path / "x.json", value)
-    async with store() as memory:
-        dry = await import_from(memory, program, path, user_id="me", dry_run=True)
-        assert await memory.users() == []
-        real = await import_from(memory, program, path, user_id="me")
-        again = await import_from(memory, program, path, user_id="me")
+    dry = await import_from(memory, program, path, user_id="me", dry_run=True)
+    assert await memory.users() == []
+    real = await import_from(memory, program, path, user_id="me")
+    again = await import_from(memory, program, path, user_id="me")
     total = dry.added + dry.left_out
     assert total == real.added + real.unchanged + real.left_out
     assert dry.left_out <= real.left_out  # a record may also be refused when it is added
@@ -112,41 +112,38 @@ async def test_all_of_it_has_its_program_as_source(store, tmp_path: Path, sample
 @every_sample
 @pytest.mark.parametrize("through", ["client"], indirect=True)
 async def test_it_works_through_the_owner_of_a_store(
-    store, tmp_path: Path, sample: str, through: str
+    memory, tmp_path: Path, sample: str, through: str
 ) -> None:
     program, write = SAMPLES[sample]
     path = write(tmp_path)
-    async with store() as memory:
-        report = await import_from(memory, program, path, user_id="me")
-        assert len(await everything(memory)) == report.added
-        assert (await import_from(memory, program, path, user_id="me")).added == 0
+    report = await import_from(memory, program, path, user_id="me")
+    assert len(await everything(memory)) == report.added
+    assert (await import_from(memory, program, path, user_id="me")).added == 0
 
 
 @pytest.mark.parametrize("sample", ["mem0", "chroma", "chatgpt", "claude", "memory-md"])
 @pytest.mark.parametrize("through", ["http"], indirect=True)
 async def test_facts_and_messages_are_imported_over_http(
-    store, tmp_path: Path, sample: str, through: str
+    memory, tmp_path: Path, sample: str, through: str
 ) -> None:
     program, write = SAMPLES[sample]
     path = write(tmp_path)
-    async with store() as memory:
-        report = await import_from(memory, program, path, user_id="me")
-        got = [m for user in report.users for m in await memory.user(user).list_memories()]
-        assert len(got) == report.added > 0
-        assert {one.source for memory in got for one in memory.origins} == {program}
-        assert (await import_from(memory, program, path, user_id="me")).added == 0
+    report = await import_from(memory, program, path, user_id="me")
+    got = [m for user in report.users for m in await memory.user(user).list_memories()]
+    assert len(got) == report.added > 0
+    assert {one.source for memory in got for one in memory.origins} == {program}
+    assert (await import_from(memory, program, path, user_id="me")).added == 0
 
 
 @pytest.mark.parametrize("through", ["http"], indirect=True)
-async def test_what_a_server_does_not_offer_is_told(store, tmp_path: Path, through: str) -> None:
+async def test_what_a_server_does_not_offer_is_told(memory, tmp_path: Path, through: str) -> None:
     program, write = SAMPLES["mcp-memory"]
-    async with store() as memory:
-        with pytest.raises(NotOfferedError):
-            await import_from(memory, program, write(tmp_path), user_id="me")
-        assert await memory.user("me").list_memories() == []
+    with pytest.raises(NotOfferedError):
+        await import_from(memory, program, write(tmp_path), user_id="me")
+    assert await memory.user("me").list_memories() == []
 
 
-async def test_fields_that_are_called_otherwise(store, tmp_path: Path) -> None:
+async def test_fields_that_are_called_otherwise(memory, tmp_path: Path) -> None:
     record = {
         "id": 1,
         "body": "likes tea",
@@ -155,9 +152,8 @@ async def test_fields_that_are_called_otherwise(store, tmp_path: Path) -> None:
     }
     path = write_json(tmp_path / "x.json", [record])
     named = {"body": "content", "metadata.when": "occurred_at", "metadata.chat.id": "session_id"}
-    async with store() as memory:
-        await import_from(memory, "mem0", path, user_field="who.names.1", fields=named)
-        (one,) = await memory.user("ada").list_memories()
+    await import_from(memory, "mem0", path, user_field="who.names.1", fields=named)
+    (one,) = await memory.user("ada").list_memories()
     assert (one.content, one.session_id) == ("likes tea", "s1")
     assert one.occurred_at.timestamp() == 1_700_000_000
 
@@ -171,12 +167,11 @@ async def test_fields_that_are_called_otherwise(store, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 async def test_times_are_read_as_other_programs_write_them(
-    store, tmp_path: Path, when: Any
+    memory, tmp_path: Path, when: Any
 ) -> None:
     path = write_json(tmp_path / "x.json", [mem0_record("1", "tea", ADA) | {"created_at": when}])
-    async with store() as memory:
-        report = await import_from(memory, "mem0", path)
-        (found,) = await memory.user(ADA).list_memories()
+    report = await import_from(memory, "mem0", path)
+    (found,) = await memory.user(ADA).list_memories()
     assert (report.left_out, found.occurred_at) == (0, datetime(2024, 5, 1, 10, tzinfo=UTC))
 
 
@@ -222,11 +217,10 @@ async def test_no_room_ends_it_and_the_rest_comes_later(store, tmp_path: Path) -
     assert (report.added, report.unchanged) == (10, 20)
 
 
-async def test_what_is_no_field_is_kept_and_told(store, tmp_path: Path) -> None:
+async def test_what_is_no_field_is_kept_and_told(memory, tmp_path: Path) -> None:
     path = write_json(tmp_path / "x.json", [mem0_record("1", "a", ADA, mood="good", blank=None)])
-    async with store() as memory:
-        report = await import_from(memory, "mem0", path)
-        (one,) = await memory.user(ADA).list_memories()
+    report = await import_from(memory, "mem0", path)
+    (one,) = await memory.user(ADA).list_memories()
     assert (one.metadata["mood"], "blank" in one.metadata) == ("good", False)
     assert "'mood' is no field that is understood: it is kept as metadata" in {
         note.says for note in report.notes

@@ -38,21 +38,19 @@ async def exported(user) -> list[bytes]:
 # --- import
 
 
-async def test_windows_files_and_blank_lines_are_fine(store, tmp_path) -> None:
+async def test_windows_files_and_blank_lines_are_fine(memory, tmp_path) -> None:
     """Windows files, blank lines and a last line without an end are fine."""
     path = tmp_path / "f.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + FIRST.encode() + b"\r\n\r\n  \n" + SECOND.encode())
-    async with store() as memory:
-        assert (await import_jsonl(memory.user("u"), path)).added == 2
+    assert (await import_jsonl(memory.user("u"), path)).added == 2
 
 
 @pytest.mark.parametrize("before", [0, 3, 200, 250])
 @pytest.mark.parametrize("bad", ["{", "[1]", '{"content": 7}', "\x00"])
-async def test_a_bad_line_costs_that_line_alone(store, file, before: int, bad: str) -> None:
+async def test_a_bad_line_costs_that_line_alone(memory, file, before: int, bad: str) -> None:
     path = file(*chat(before), bad, '{"content": "behind"}')
-    async with store() as memory:
-        report = await import_jsonl(memory.user("u"), path)
-        held = await memory.user("u").list_memories(limit=1000)
+    report = await import_jsonl(memory.user("u"), path)
+    held = await memory.user("u").list_memories(limit=1000)
     assert (report.added, report.left_out) == (len(held), 1) == (before + 1, 1)
     assert "behind" in {m.content for m in held}
     (note,) = report.notes
@@ -60,26 +58,24 @@ async def test_a_bad_line_costs_that_line_alone(store, file, before: int, bad: s
     assert f"chat.jsonl, line {before + 1})" in note.says
 
 
-async def test_a_bad_character_costs_itself_alone(store, file) -> None:
+async def test_a_bad_character_costs_itself_alone(memory, file) -> None:
     path = file(
         b'{"content": "cut \\ud83d"}', b'{"content": "\\uDE00\\uD83D"}', b'{"content": "caf\xe9"}',
         b'{"content": "\\ud83d\\ude00"}', b'{"content": "\\\\ud83d"}', b'{"content": "a\tb"}',
     )  # fmt: skip
-    async with store() as memory:
-        report = await import_jsonl(memory.user("u"), path)
-        held = {m.content for m in await memory.user("u").list_memories()}
+    report = await import_jsonl(memory.user("u"), path)
+    held = {m.content for m in await memory.user("u").list_memories()}
     assert report.left_out == 0
     assert held == {"cut \ufffd", "\ufffd\ufffd", "caf\ufffd", "\U0001f600", "\\ud83d", "a\tb"}
 
 
-async def test_nothing_understood_is_a_failure_that_names_the_format(store, tmp_path) -> None:
+async def test_nothing_understood_is_a_failure_that_names_the_format(memory, tmp_path) -> None:
     message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
     conversation = {"id": "c", "mapping": {"a": {"id": "a", "message": message}}}
     path = tmp_path / "conversations.json"
     path.write_bytes(msgspec.json.encode([conversation]))
-    async with store() as memory:
-        with pytest.raises(InvalidInputError, match=r"nothing in .* It reads with --from chatgpt$"):
-            await import_jsonl(memory.user("u"), path)
+    with pytest.raises(InvalidInputError, match=r"nothing in .* It reads with --from chatgpt$"):
+        await import_jsonl(memory.user("u"), path)
 
 
 async def test_a_full_memory_names_the_first_line_refused(store, file) -> None:
@@ -91,22 +87,20 @@ async def test_a_full_memory_names_the_first_line_refused(store, file) -> None:
     assert (caught.value.used, caught.value.limit) == (5, 5)
 
 
-async def test_an_id_of_another_content_is_left_out(store, file) -> None:
+async def test_an_id_of_another_content_is_left_out(memory, file) -> None:
     path = file('{"id": "a", "content": "x"}', '{"content": "y"}', '{"id": "a", "content": "z"}')
-    async with store() as memory:
-        report = await import_jsonl(memory.user("u"), path)
-        assert "'a' stands for another memory" in report.notes[0].says
-        assert "line 3)" in report.notes[0].says
-        assert {m.content for m in await memory.user("u").list_memories()} == {"x", "y"}
+    report = await import_jsonl(memory.user("u"), path)
+    assert "'a' stands for another memory" in report.notes[0].says
+    assert "line 3)" in report.notes[0].says
+    assert {m.content for m in await memory.user("u").list_memories()} == {"x", "y"}
 
 
 async def test_a_failing_embedder_keeps_imported_memories(
-    store, file, embedder: FakeEmbedder
+    memory, file, embedder: FakeEmbedder
 ) -> None:
     """Memories are kept when the embedder fails, and the report says so."""
-    async with store() as memory:
-        embedder.failure = EmbedderError("no model")
-        report = await import_jsonl(memory.user("u"), file(FIRST, SECOND))
+    embedder.failure = EmbedderError("no model")
+    report = await import_jsonl(memory.user("u"), file(FIRST, SECOND))
     assert (report.added, report.unindexed) == (2, 2)
 
 
@@ -132,12 +126,11 @@ async def test_what_is_no_such_file_is_refused(
 
 @pytest.mark.user
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-async def test_a_file_that_may_not_be_read_is_refused(store, file) -> None:
+async def test_a_file_that_may_not_be_read_is_refused(memory, file) -> None:
     path = file(FIRST)
     path.chmod(0)
-    async with store() as memory:
-        with pytest.raises(InvalidInputError, match="cannot be read"):
-            await import_jsonl(memory.user("u"), path)
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        await import_jsonl(memory.user("u"), path)
 
 
 # --- an import that is killed

@@ -98,24 +98,22 @@ def _plain(value: Any) -> dict[str, Any]:
     return {k: v for k, v in msgspec.structs.asdict(value).items() if k != "created_at"}
 
 
-async def test_what_was_deleted_or_changed_since_stays_so(store, tmp_path: Path) -> None:
+async def test_what_was_deleted_or_changed_since_stays_so(user, tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    async with store() as memory:
-        user = memory.user("u")
-        await fill(user)
-        await export_jsonl(user, path)
-        await user.entities.delete("Ada")
-        await user.delete("trip")
-        await user.documents.delete("t1", "trips")
-        before = await exported(user)
-        report = await import_jsonl(user, path)
-        assert (report.added, await exported(user)) == (0, before)
+    await fill(user)
+    await export_jsonl(user, path)
+    await user.entities.delete("Ada")
+    await user.delete("trip")
+    await user.documents.delete("t1", "trips")
+    before = await exported(user)
+    report = await import_jsonl(user, path)
+    assert (report.added, await exported(user)) == (0, before)
 
 
 # --- lines that people write
 
 
-async def test_a_text_may_name_an_entity_goal_or_document(store, file) -> None:
+async def test_a_text_may_name_an_entity_goal_or_document(user, file) -> None:
     path = file(
         *lines(
             {"memory_type": "entity", "content": "Porto"},
@@ -128,45 +126,39 @@ async def test_a_text_may_name_an_entity_goal_or_document(store, file) -> None:
              "data": {"source": "Ada", "relation": "lives_in", "target": "Porto"}},
         )
     )  # fmt: skip
-    async with store() as memory:
-        user = memory.user("u")
-        assert (await import_jsonl(user, path)).added == 7
-        assert (await user.entities.get("Ada")).observations == ("likes tea", "has a dog")
-        assert [n.entity.name for n in await user.entities.neighbours("Ada")] == ["Porto"]
-        assert [e.goal for e in await user.episodes.recent()] == ["book a flight"]
-        assert [d.value["n"] for d in await user.documents.find()] == [1, 2]
-        again = await import_jsonl(user, path)
-        assert (again.added, again.unchanged) == (0, 7)
+    assert (await import_jsonl(user, path)).added == 7
+    assert (await user.entities.get("Ada")).observations == ("likes tea", "has a dog")
+    assert [n.entity.name for n in await user.entities.neighbours("Ada")] == ["Porto"]
+    assert [e.goal for e in await user.episodes.recent()] == ["book a flight"]
+    assert [d.value["n"] for d in await user.documents.find()] == [1, 2]
+    again = await import_jsonl(user, path)
+    assert (again.added, again.unchanged) == (0, 7)
 
 
 # --- into a memory that has some already
 
 
-async def test_an_equal_entity_is_joined_with_its_relationships(store, file) -> None:
+async def test_an_equal_entity_is_joined_with_its_relationships(user, file) -> None:
     """An entity of the same name and type is joined, and its relationships follow."""
     told = {**ADA, "data": {**ADA["data"], "observations": ["likes tea"]}, "metadata": {"b": 2}}
-    async with store() as memory:
-        user = memory.user("u")
-        mine = (
-            await user.entities.add_entity("ADA", "Person", ["is tall"], metadata={"a": 1})
-        ).memory_id
-        assert (await import_jsonl(user, file(*lines(told, ACME, JOB)))).added == 3
-        ada = await user.entities.get(mine)
-        assert (ada.observations, ada.metadata) == (("is tall", "likes tea"), {"a": 1, "b": 2})
-        (job,) = await user.entities.relationships(mine)
-        assert (job.source_id, job.target_id, job.memory_id) == (mine, "acme", "job")
-        assert (await import_jsonl(user, file(*lines(told, ACME, JOB)))).added == 0
+    mine = (
+        await user.entities.add_entity("ADA", "Person", ["is tall"], metadata={"a": 1})
+    ).memory_id
+    assert (await import_jsonl(user, file(*lines(told, ACME, JOB)))).added == 3
+    ada = await user.entities.get(mine)
+    assert (ada.observations, ada.metadata) == (("is tall", "likes tea"), {"a": 1, "b": 2})
+    (job,) = await user.entities.relationships(mine)
+    assert (job.source_id, job.target_id, job.memory_id) == (mine, "acme", "job")
+    assert (await import_jsonl(user, file(*lines(told, ACME, JOB)))).added == 0
 
 
-async def test_an_import_ends_no_relationship_that_is_there(store, file) -> None:
-    async with store() as memory:
-        user = memory.user("u")
-        await user.entities.add_entity("Ada", "person", memory_id="ada")
-        await user.entities.add_entity("Initech", "firm")
-        await user.entities.relate("Ada", "works_at", "Initech", valid_from="2015-01-01")
-        await import_jsonl(user, file(*lines(ADA, ACME, JOB)))
-        jobs = await user.entities.relationships("Ada", relation="works_at")
-        assert {job.target for job in jobs} == {"Acme", "Initech"}
+async def test_an_import_ends_no_relationship_that_is_there(user, file) -> None:
+    await user.entities.add_entity("Ada", "person", memory_id="ada")
+    await user.entities.add_entity("Initech", "firm")
+    await user.entities.relate("Ada", "works_at", "Initech", valid_from="2015-01-01")
+    await import_jsonl(user, file(*lines(ADA, ACME, JOB)))
+    jobs = await user.entities.relationships("Ada", relation="works_at")
+    assert {job.target for job in jobs} == {"Acme", "Initech"}
 
 
 # --- what cannot be
@@ -188,17 +180,15 @@ async def test_an_import_ends_no_relationship_that_is_there(store, file) -> None
         ({"memory_type": "structured", "key": "k", "content": " "}, "empty"),
     ],
 )
-async def test_a_refused_line_costs_that_line_alone(store, file, line: Line, said: str) -> None:
+async def test_a_refused_line_costs_that_line_alone(user, file, line: Line, said: str) -> None:
     """A line that cannot be added is left out and named; the others are added."""
-    async with store() as memory:
-        user = memory.user("u")
-        report = await import_jsonl(user, file(*lines(ADA, line, {"content": "behind"})))
-        assert (report.added, report.left_out) == (2, 1)
-        (note,) = [one.says for one in report.notes if one.says.startswith("left out: ")]
-        assert said in note
-        assert "chat.jsonl, line 2)" in note
-        assert (await user.entities.get("ada")).name == "Ada"
-        assert [one.content for one in await user.list_memories(["long_term"])] == ["behind"]
+    report = await import_jsonl(user, file(*lines(ADA, line, {"content": "behind"})))
+    assert (report.added, report.left_out) == (2, 1)
+    (note,) = [one.says for one in report.notes if one.says.startswith("left out: ")]
+    assert said in note
+    assert "chat.jsonl, line 2)" in note
+    assert (await user.entities.get("ada")).name == "Ada"
+    assert [one.content for one in await user.list_memories(["long_term"])] == ["behind"]
 
 
 @pytest.mark.parametrize(
@@ -232,16 +222,14 @@ EPISODE: Line = {
 }
 
 
-async def test_an_episode_comes_whole_or_not_at_all(store, file, embedder: FakeEmbedder) -> None:
-    async with store() as memory:
-        user = memory.user("u")
-        assert (await import_jsonl(user, file(*lines(EPISODE)))).added == 1
-        (entry, *others) = await user.history("e")
-        assert [entry.event, *(other.event for other in others)] == [
-            "episodic.restored", *["episodic.step_added"] * 3, "episodic.finished",
-        ]  # fmt: skip
-        assert len({other.recorded_at for other in (entry, *others)}) == 1
-        assert (await user.retrieve("step 2", memory_types=["episodic"]))[0].memory_id == "e"
+async def test_an_episode_comes_whole_or_not_at_all(user, file, embedder: FakeEmbedder) -> None:
+    assert (await import_jsonl(user, file(*lines(EPISODE)))).added == 1
+    (entry, *others) = await user.history("e")
+    assert [entry.event, *(other.event for other in others)] == [
+        "episodic.restored", *["episodic.step_added"] * 3, "episodic.finished",
+    ]  # fmt: skip
+    assert len({other.recorded_at for other in (entry, *others)}) == 1
+    assert (await user.retrieve("step 2", memory_types=["episodic"]))[0].memory_id == "e"
 
 
 @pytest.mark.parametrize("kept", [3, 2])
@@ -285,11 +273,10 @@ async def test_an_episode_keeps_its_numbers_and_what_left_its_marks(
         {"status": "running", "steps": []},
     ],
 )  # fmt: skip
-async def test_an_episode_that_does_not_add_up_is_refused(store, file, changes: Line) -> None:
+async def test_an_episode_that_does_not_add_up_is_refused(memory, file, changes: Line) -> None:
     data = {**EPISODE["data"], **changes}
-    async with store() as memory:
-        with pytest.raises(InvalidInputError, match="line 1"):
-            await import_jsonl(memory.user("u"), file(*lines({**EPISODE, "data": data})))
+    with pytest.raises(InvalidInputError, match="line 1"):
+        await import_jsonl(memory.user("u"), file(*lines({**EPISODE, "data": data})))
 
 
 # --- bounds

@@ -51,7 +51,7 @@ def chroma(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return client.create_collection("facts", embedding_function=Lengths())
 
 
-async def test_a_collection_of_chroma(store, tmp_path: Path, chroma: Any) -> None:
+async def test_a_collection_of_chroma(memory, tmp_path: Path, chroma: Any) -> None:
     chroma.add(
         ids=["a", "b", "c"],
         documents=["likes tea", "lives in Rome", "gone"],
@@ -60,10 +60,9 @@ async def test_a_collection_of_chroma(store, tmp_path: Path, chroma: Any) -> Non
     )  # fmt: skip
     chroma.update(ids=["a"], documents=["likes green tea"])
     chroma.delete(ids=["c"])
-    async with store() as memory:
-        await import_from(memory, "chroma", tmp_path / "chroma")
-        assert await texts(memory) == {"ada": ["likes green tea"], "bob": ["lives in Rome"]}
-        (one,) = await memory.user("ada").list_memories()
+    await import_from(memory, "chroma", tmp_path / "chroma")
+    assert await texts(memory) == {"ada": ["likes green tea"], "bob": ["lives in Rome"]}
+    (one,) = await memory.user("ada").list_memories()
     assert one.metadata == {
         "n": 1, "ok": True, "tags": ["x", "y"], "collection": "facts", "chroma_id": "a"
     }  # fmt: skip

@@ -92,15 +92,14 @@ async def test_our_stand_in_for_mem0_serves_what_was_imported(tmp_path: Path) ->
         assert (event["event"], event["created_at"]) == ("ADD", AT)
 
 
-async def test_a_memory_of_mem0_that_changed_is_another_one(store, tmp_path: Path) -> None:
+async def test_a_memory_of_mem0_that_changed_is_another_one(memory, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    async with store() as memory:
-        for text in ("likes tea", "likes green tea", "likes green tea"):
-            write_json(path, [foreign.mem0_record(UUID, text, "ada")])
-            report = await import_from(memory, "mem0", path)
-        assert (report.added, report.unchanged, report.left_out) == (0, 1, 0)
-        assert (await memory.user("ada").get(UUID)).content == "likes tea"
-        assert len(await memory.user("ada").list_memories()) == 2
+    for text in ("likes tea", "likes green tea", "likes green tea"):
+        write_json(path, [foreign.mem0_record(UUID, text, "ada")])
+        report = await import_from(memory, "mem0", path)
+    assert (report.added, report.unchanged, report.left_out) == (0, 1, 0)
+    assert (await memory.user("ada").get(UUID)).content == "likes tea"
+    assert len(await memory.user("ada").list_memories()) == 2
 
 
 async def test_expired_memories_of_mem0_are_left_behind(imported, tmp_path: Path) -> None:
@@ -144,15 +143,14 @@ async def test_langgraph(imported, tmp_path: Path) -> None:
     assert got.said() == {langgraph.EXPIRED: 1}
 
 
-async def test_a_changed_item_of_langgraph_is_the_same_document(store, tmp_path: Path) -> None:
+async def test_a_changed_item_of_langgraph_is_the_same_document(memory, tmp_path: Path) -> None:
     path = foreign.langgraph(tmp_path)
-    async with store() as memory:
-        await import_from(memory, "langgraph", path, user_id="me")
-        with sqlite3.connect(path) as database:
-            database.execute("UPDATE store SET value = '{\"city\": \"Porto\"}' WHERE key = 'k2'")
-        real = await import_from(memory, "langgraph", path, user_id="me")
-        assert (real.added, real.unchanged) == (1, 1)
-        documents = await memory.user("me").documents.find("langgraph/memories.bob")
+    await import_from(memory, "langgraph", path, user_id="me")
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE store SET value = '{\"city\": \"Porto\"}' WHERE key = 'k2'")
+    real = await import_from(memory, "langgraph", path, user_id="me")
+    assert (real.added, real.unchanged) == (1, 1)
+    documents = await memory.user("me").documents.find("langgraph/memories.bob")
     assert [one.value for one in documents] == [{"city": "Porto"}]
 
 
@@ -340,22 +338,23 @@ async def test_an_edge_of_zep_relates_nodes_by_id(imported, tmp_path: Path) -> N
     assert got.report.left_out == 0
 
 
-async def test_a_renamed_node_of_zep(store, tmp_path: Path) -> None:
+async def test_a_renamed_node_of_zep(memory, tmp_path: Path) -> None:
     """A node of Zep that was renamed gets what is new of it."""
     path = tmp_path / "x.json"
     node = {"uuid": "1", "name": "Ada", "labels": ["Entity"], "summary": "likes tea"}
-    async with store() as memory:
-        for more in ({}, {"labels": ["Entity", "Person"], "summary": "has a dog"}):
-            write_json(path, {"nodes": [node | more]})
-            real = await import_from(memory, "zep", path, user_id="me")
-            assert (real.added, real.left_out) == (1, 0)
-        assert (await memory.user("me").entities.get("Ada")).observations == (
-            "likes tea", "has a dog"
-        )  # fmt: skip
+    for more in ({}, {"labels": ["Entity", "Person"], "summary": "has a dog"}):
+        write_json(path, {"nodes": [node | more]})
+        real = await import_from(memory, "zep", path, user_id="me")
+        assert (real.added, real.left_out) == (1, 0)
+    assert (await memory.user("me").entities.get("Ada")).observations == (
+        "likes tea", "has a dog"
+    )  # fmt: skip
     assert [note.says for note in real.notes] == [adding.OTHER_NAME]
 
 
-async def test_several_facts_of_one_relationship_of_zep_are_all_kept(store, tmp_path: Path) -> None:
+async def test_several_facts_of_one_relationship_of_zep_are_all_kept(
+    memory, tmp_path: Path
+) -> None:
     edge = {"name": "KNOWS", "source_node_uuid": "1", "target_node_uuid": "2"}
     graph = {
         "nodes": [{"uuid": "1", "name": "Ada"}, {"uuid": "2", "name": "Bob"}],
@@ -367,10 +366,9 @@ async def test_several_facts_of_one_relationship_of_zep_are_all_kept(store, tmp_
         ],
     }  # fmt: skip
     path = write_json(tmp_path / "x.json", graph)
-    async with store() as memory:
-        first = await import_from(memory, "zep", path, user_id="me")
-        again = await import_from(memory, "zep", path, user_id="me")
-        kinds = {one.content: one.memory_type async for one in memory.user("me").export()}
+    first = await import_from(memory, "zep", path, user_id="me")
+    again = await import_from(memory, "zep", path, user_id="me")
+    kinds = {one.content: one.memory_type async for one in memory.user("me").export()}
     assert kinds["met at school"] == kinds["met again"] == "entity"
     assert kinds["play chess"] == "long_term"
     assert (first.added, again.added, again.unchanged) == (5, 0, 5)
@@ -583,7 +581,7 @@ async def test_an_agent_is_not_told_apart_by_the_name_of_another(imported, tmp_p
     got = await imported(
         "letta", write_json(tmp_path / "x.af", {"agents": agents}), user_field="agent"
     )
-    assert list(got.users) == ["a", "a (4)", "a (5)", "a (None)"]
+    assert list(got.users) == ["a", "a (3)", "a (4)", "a (4) (4)"]
 
 
 def letta_said(text: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.given import Given, recorded
+from support.given import Given, added, recorded
 
 from eventlog import Dropped
 from memory_actors.kinds import long_term
@@ -12,18 +12,10 @@ from memory_actors.kinds.long_term import (
     AddMemories,
     CompressMemories,
     MemoriesCompressed,
-    MemoryAdded,
     UndoCompaction,
 )
 
 TEXT = "[Summary of 3 memories from 1970-01-01 to 1970-01-01]: Tea, three times."
-
-
-def added(name: str, *, at: int = 0, size: int = 10, pinned: bool = False) -> MemoryAdded:
-    return MemoryAdded(
-        memory_id=name, content=name, size_bytes=size, digest=name.encode(), occurred_at_us=at,
-        pinned=pinned,
-    )  # fmt: skip
 
 
 def fields(*ids: str, size: int = 12) -> dict[str, Any]:

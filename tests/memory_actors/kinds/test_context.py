@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from support.fakes import Words
 from support.given import recorded
 
 from memory_actors import EditBlock, InsertBlock, Limits, NotFoundError, RemoveBlock
@@ -22,15 +23,6 @@ from memory_actors.kinds.context.commands import (
 from memory_actors.kinds.context.state import block, blocks, text
 
 DOC = "MEMORY.md"
-
-
-class Words:
-    """One token a word: sums are easily seen."""
-
-    name = "words"
-
-    def count(self, said: str) -> int:
-        return len(said.split())
 
 
 def budget(soft: int, hard: int) -> TokenBudget:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from support.given import Given, fold
+from support.given import Given, added, fold
 
 from eventlog import Dropped
 from memory_actors import Limits
@@ -14,13 +14,6 @@ from memory_actors.kinds.long_term import (
     MemoryUpdated,
 )
 from memory_actors.kinds.passages import version_of
-
-
-def added(name: str, *, at: int = 0, size: int = 10, pinned: bool = False) -> MemoryAdded:
-    return MemoryAdded(
-        memory_id=name, content=name, size_bytes=size, digest=name.encode(), occurred_at_us=at,
-        pinned=pinned,
-    )  # fmt: skip
 
 
 def add(*memories: MemoryAdded, auto_prune: bool = False, used: dict[str, Any] | None = None):

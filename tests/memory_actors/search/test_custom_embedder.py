@@ -141,28 +141,26 @@ async def test_any_form_of_vector_finds_the_same(
     assert found[0] == found[1]
 
 
-async def test_a_receipt_says_why_a_memory_is_not_indexed(open_memory: Any, embedder: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        added = await user.add("likes tea")
-        assert (added.indexed, added.unindexed_reason) == (True, None)
-        embedder.failure = RuntimeError("out of order")
-        for receipt in (
-            await user.add("likes coffee"),
-            *await user.add_many([Item(content="likes cake")]),
-            await user.update(added.memory_id, content="likes green tea"),
-            await user.entities.add_entity("Ada"),
-            await user.documents.put("things", {"n": 1}),
-            await user.episodes.start("a goal"),
-        ):
-            assert receipt.indexed is False
-            assert receipt.unindexed_reason == "the embedder failed: RuntimeError('out of order')"
-        deleted = await user.add("likes rain")
-        await user.delete(deleted.memory_id)
-        (restored,) = await user.restore([deleted.memory_id])
-        assert (restored.indexed, "no vector" in restored.unindexed_reason) == (False, True)
-        for kind in ("working", "short_term", "context"):
-            assert (await user.add("has no index", kind)).unindexed_reason is None
+async def test_a_receipt_says_why_a_memory_is_not_indexed(user: Any, embedder: Any) -> None:
+    added = await user.add("likes tea")
+    assert (added.indexed, added.unindexed_reason) == (True, None)
+    embedder.failure = RuntimeError("out of order")
+    for receipt in (
+        await user.add("likes coffee"),
+        *await user.add_many([Item(content="likes cake")]),
+        await user.update(added.memory_id, content="likes green tea"),
+        await user.entities.add_entity("Ada"),
+        await user.documents.put("things", {"n": 1}),
+        await user.episodes.start("a goal"),
+    ):
+        assert receipt.indexed is False
+        assert receipt.unindexed_reason == "the embedder failed: RuntimeError('out of order')"
+    deleted = await user.add("likes rain")
+    await user.delete(deleted.memory_id)
+    (restored,) = await user.restore([deleted.memory_id])
+    assert (restored.indexed, "no vector" in restored.unindexed_reason) == (False, True)
+    for kind in ("working", "short_term", "context"):
+        assert (await user.add("has no index", kind)).unindexed_reason is None
 
 
 async def test_a_background_mean_of_another_shape_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.fakes import FakeTokenEmbedder
 from support.indexes import beside
 
 from memory_actors import Item, MemorySystem, UserMemory
@@ -17,14 +16,9 @@ from memory_actors.search.indexes.memory_index import MemoryIndex
 from memory_actors.search.indexes.parts import Parts
 from memory_actors.search.indexes.traits import times
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 WORDS = [f"word{n}" for n in range(40)]
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ def test_a_function_for_the_async_api_runs_on_the_loop(memory: MemorySystem) -> 
 CALLS = sorted(
     name
     for name, each in COMMANDS.items()
-    if not iscoroutinefunction(each.call) and not name.startswith("plumbing.")
+    if not iscoroutinefunction(each.call) and not name.startswith("private.")
 )
 """The others are functions that await several calls, or calls without arguments."""
 

@@ -6,20 +6,14 @@ from typing import Any
 
 import pytest
 from support.canaries import found_in
-from support.compacting import SHORT, contents, with_a_past
+from support.compacting import SHORT, told, with_a_past
 from support.fakes import FakeEmbedder
 
 from eventlog import LogLocked, LogUnavailable
-from memory_actors import MemorySystem, copy_store
+from memory_actors import copy_store
 from memory_actors.base.api_keys import KeyStore
 
 pytestmark = pytest.mark.anyio
-
-
-async def told(memory: MemorySystem, user_id: str = "ada") -> list[Any]:
-    user = memory.user(user_id)
-    found = await user.retrieve("login", top_k=50)
-    return [await contents(user), {hit.content for hit in found}, (await user.usage()).kinds]
 
 
 @pytest.mark.parametrize("derived", [False, True])

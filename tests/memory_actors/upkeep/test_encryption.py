@@ -8,19 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.canaries import canaries_everywhere, found_in
-from support.compacting import SHORT, contents, with_a_past
+from support.compacting import SHORT, contents, told, with_a_past
 from support.fakes import FakeTokenEmbedder
 
 from eventlog import EncryptionMismatch, KeyGone, KeysUnavailable, MissingExtra, stream_id
-from memory_actors import Item, MemorySystem, copy_store, repair_store, verify_store
+from memory_actors import Item, copy_store, repair_store, verify_store
 from memory_actors.base.key_files import default_key_file
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
+pytestmark = [pytest.mark.anyio, pytest.mark.tokens]
 
 
 @pytest.fixture
@@ -31,12 +26,6 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
     return tmp_path / "memory.keys"
-
-
-async def told(memory: MemorySystem, user_id: str = "ada") -> list[Any]:
-    user = memory.user(user_id)
-    found = await user.retrieve("login", top_k=50)
-    return [await contents(user), {hit.content for hit in found}, (await user.usage()).kinds]
 
 
 def bytes_of(directory: Path) -> dict[str, bytes]:

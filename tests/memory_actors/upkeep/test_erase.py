@@ -30,16 +30,11 @@ from memory_actors.search.embedding.vector_table import VectorTable
 from memory_actors.search.indexes import files
 from memory_actors.users import live_user
 
-pytestmark = [pytest.mark.anyio, pytest.mark.user]
+pytestmark = [pytest.mark.anyio, pytest.mark.user, pytest.mark.tokens]
 
 USER = "canary000zq"
 OF_ONE_USER = 13  # of what `everything` returns
 KINDS = ["working", "short_term", "long_term", "entity", "episodic", "structured", "context"]
-
-
-@pytest.fixture
-def embedder() -> FakeTokenEmbedder:
-    return FakeTokenEmbedder()
 
 
 @pytest.fixture
@@ -106,19 +101,17 @@ async def test_no_file_and_no_answer_has_an_erased_user(
         assert (await memory.verify()).findings == []
 
 
-async def test_ids_that_were_erased_never_were(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        user = memory.user("ada")
-        receipt = await user.add("likes tea", idempotency_key="once")
-        await memory.erase("ada")
+async def test_ids_that_were_erased_never_were(memory: MemorySystem, user: UserMemory) -> None:
+    receipt = await user.add("likes tea", idempotency_key="once")
+    await memory.erase("ada")
 
-        for read in (user.get, user.history, user.expand, user.delete):
-            with pytest.raises(NotFoundError):
-                await read(receipt.memory_id)
+    for read in (user.get, user.history, user.expand, user.delete):
         with pytest.raises(NotFoundError):
-            await user.restore([receipt.memory_id])
-        with pytest.raises(NotFoundError):
-            await memory.compact("ada")
+            await read(receipt.memory_id)
+    with pytest.raises(NotFoundError):
+        await user.restore([receipt.memory_id])
+    with pytest.raises(NotFoundError):
+        await memory.compact("ada")
 
 
 async def test_an_erased_user_may_come_back_and_is_new(open_memory: Any) -> None:
@@ -283,16 +276,15 @@ async def test_an_index_file_that_is_being_written_does_not_come_back(
         assert list((directory / "indexes").glob("*")) == []
 
 
-async def test_two_at_once_are_one(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        await memory.user("ada").add("likes tea")
-        outcomes = await asyncio.gather(
-            memory.erase("ada"), memory.erase("ada"), return_exceptions=True
-        )
-        assert sorted(type(outcome).__name__ for outcome in outcomes) == [
-            "BeingErasedError",
-            "EraseReceipt",
-        ]
+async def test_two_at_once_are_one(memory: MemorySystem) -> None:
+    await memory.user("ada").add("likes tea")
+    outcomes = await asyncio.gather(
+        memory.erase("ada"), memory.erase("ada"), return_exceptions=True
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == [
+        "BeingErasedError",
+        "EraseReceipt",
+    ]
 
 
 async def test_the_next_call_erases_what_an_error_left(
@@ -316,17 +308,16 @@ async def test_the_next_call_erases_what_an_error_left(
 
 
 async def test_a_text_that_another_live_user_has_keeps_its_vector(
-    open_memory: Any, embedder: FakeTokenEmbedder
+    memory: MemorySystem, embedder: FakeTokenEmbedder
 ) -> None:
-    async with open_memory() as memory:
-        for user_id in ("ada", "bob"):
-            await memory.user(user_id).add("likes tea")
-        await memory.user("ada").add("likes coffee")
-        asked = len(embedder.texts)
+    for user_id in ("ada", "bob"):
+        await memory.user(user_id).add("likes tea")
+    await memory.user("ada").add("likes coffee")
+    asked = len(embedder.texts)
 
-        assert (await memory.erase("ada")).embeddings == 1
-        assert [h.content for h in await memory.user("bob").retrieve("tea")] == ["likes tea"]
-        assert embedder.texts[asked:] == ["tea"]
+    assert (await memory.erase("ada")).embeddings == 1
+    assert [h.content for h in await memory.user("bob").retrieve("tea")] == ["likes tea"]
+    assert embedder.texts[asked:] == ["tea"]
 
 
 async def test_who_is_not_live_embeds_a_shared_text_again(
@@ -341,19 +332,20 @@ async def test_who_is_not_live_embeds_a_shared_text_again(
     assert embedder.texts.count("likes tea") == 2
 
 
-async def test_who_watches_and_fails_keeps_nothing_back(open_memory: Any, directory: Path) -> None:
+async def test_who_watches_and_fails_keeps_nothing_back(
+    memory: MemorySystem, directory: Path
+) -> None:
     def fails(user_id: str) -> None:
         raise RuntimeError(f"canary {user_id}")
 
-    async with open_memory() as memory:
-        told: list[str] = []
-        memory.watch_erasures(fails)
-        memory.watch_erasures(told.append)
-        await memory.user(USER).add("canary likes tea")
-        with structlog.testing.capture_logs() as logged:
-            assert (await memory.erase(USER)).events == 1
-        assert told == [USER]
-        assert found_in(directory) == set()
+    told: list[str] = []
+    memory.watch_erasures(fails)
+    memory.watch_erasures(told.append)
+    await memory.user(USER).add("canary likes tea")
+    with structlog.testing.capture_logs() as logged:
+        assert (await memory.erase(USER)).events == 1
+    assert told == [USER]
+    assert found_in(directory) == set()
     (line,) = [one for one in logged if one["event"] == "watcher of erasures failed"]
     assert line["error"].startswith("RuntimeError at ")
     assert "canary" not in str(logged)
@@ -380,15 +372,14 @@ async def test_alerts_that_wait_are_not_delivered(open_memory: Any) -> None:
 
 
 async def test_a_user_whose_actor_is_quarantined_can_be_erased(
-    open_memory: Any, directory: Path
+    memory: MemorySystem, directory: Path
 ) -> None:
-    async with open_memory() as memory:
-        await memory.user(USER).add("canary likes tea")
-        async with memory._services.runtime.use(f"user:{USER}") as live:
-            live.actor.quarantine("for a test")
-        await memory.erase(USER)
-        assert found_in(directory) == set()
-        await memory.user(USER).add("back again")
+    await memory.user(USER).add("canary likes tea")
+    async with memory._services.runtime.use(f"user:{USER}") as live:
+        live.actor.quarantine("for a test")
+    await memory.erase(USER)
+    assert found_in(directory) == set()
+    await memory.user(USER).add("back again")
 
 
 async def test_a_user_whose_events_are_damaged_can_be_erased(

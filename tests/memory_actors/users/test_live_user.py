@@ -87,27 +87,26 @@ async def test_a_user_comes_back_from_snapshot_and_tail(open_memory, monkeypatch
         assert await memory.check_replay() == []
 
 
-async def test_a_snapshot_packs_what_is_held_while_memories_come_and_go(open_memory) -> None:
+async def test_a_snapshot_packs_what_is_held_while_memories_come_and_go(memory) -> None:
     """The rows that changed since the last one join the others; what happens meanwhile is kept."""
-    async with open_memory() as memory:
-        ada = memory.user("ada")
-        ids = [(await ada.add(f"fact {n}")).memory_id for n in range(6)]
-        async with memory._services.runtime.use("user:ada") as live:
-            await live.snapshot()
-            assert live.state.long_term.rows.changed == 0
-            await ada.delete(ids[0])
-            await ada.update(ids[1], content="reworded")
-            taken = asyncio.create_task(live.snapshot())
-            busy = [asyncio.create_task(ada.add(f"more {n}")) for n in range(3)]
-            await asyncio.gather(taken, ada.delete(ids[2]), *busy)
-            rows = live.state.long_term.rows
-            assert rows.changed <= len(busy) + 1
-            fresh = {task.result().memory_id for task in busy}
-            assert set(rows) == {ids[1], *ids[3:]} | fresh
-            assert (await ada.get(ids[1])).content == "reworded"
-            await live.snapshot()
-            assert live.state.long_term.rows.changed == 0
-        assert await memory.check_replay() == []
+    ada = memory.user("ada")
+    ids = [(await ada.add(f"fact {n}")).memory_id for n in range(6)]
+    async with memory._services.runtime.use("user:ada") as live:
+        await live.snapshot()
+        assert live.state.long_term.rows.changed == 0
+        await ada.delete(ids[0])
+        await ada.update(ids[1], content="reworded")
+        taken = asyncio.create_task(live.snapshot())
+        busy = [asyncio.create_task(ada.add(f"more {n}")) for n in range(3)]
+        await asyncio.gather(taken, ada.delete(ids[2]), *busy)
+        rows = live.state.long_term.rows
+        assert rows.changed <= len(busy) + 1
+        fresh = {task.result().memory_id for task in busy}
+        assert set(rows) == {ids[1], *ids[3:]} | fresh
+        assert (await ada.get(ids[1])).content == "reworded"
+        await live.snapshot()
+        assert live.state.long_term.rows.changed == 0
+    assert await memory.check_replay() == []
 
 
 async def test_a_snapshot_reads_no_text_that_is_being_added(open_memory, monkeypatch) -> None:
@@ -192,16 +191,15 @@ async def test_others_get_their_turn_while_an_index_is_compared(
     assert max(later - earlier for earlier, later in pairwise(turns)) <= 8
 
 
-async def test_a_new_fact_is_not_compared_with_itself(open_memory) -> None:
+async def test_a_new_fact_is_not_compared_with_itself(memory) -> None:
     """It is another object each time it is read."""
-    async with open_memory() as memory:
-        ada = memory.user("ada")
-        receipt = await ada.add("Ada lives in Oslo")
-        async with memory._services.runtime.use("user:ada") as live:
-            await live.snapshot()
-            row = long_term.KIND.find(live.state.long_term, receipt.memory_id)
-            reach = Reach(count_max=5)
-            assert _near(live, row, reach) == []
+    ada = memory.user("ada")
+    receipt = await ada.add("Ada lives in Oslo")
+    async with memory._services.runtime.use("user:ada") as live:
+        await live.snapshot()
+        row = long_term.KIND.find(live.state.long_term, receipt.memory_id)
+        reach = Reach(count_max=5)
+        assert _near(live, row, reach) == []
 
 
 async def test_users_beyond_the_budget_leave_and_come_back(open_memory) -> None:

@@ -35,18 +35,16 @@ async def count(user: UserMemory, kind: str = "long_term") -> int:
 # --- tiers
 
 
-async def test_the_tiers_allow_what_they_promise(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        found = {}
-        for tier in Tier:
-            await user.set_tier(tier)
-            usage = await user.usage()
-            limits = {q.quota: q.limit for q in usage.kinds["long_term"].quotas}
-            entities = usage.kinds["entity"].quotas[0].limit
-            cost = (await user.estimate_monthly_cost()).tier_price_usd
-            assert usage.tier == tier
-            found[tier.value] = (limits["memories"], limits["bytes"] >> 20, entities, cost)
+async def test_the_tiers_allow_what_they_promise(user) -> None:
+    found = {}
+    for tier in Tier:
+        await user.set_tier(tier)
+        usage = await user.usage()
+        limits = {q.quota: q.limit for q in usage.kinds["long_term"].quotas}
+        entities = usage.kinds["entity"].quotas[0].limit
+        cost = (await user.estimate_monthly_cost()).tier_price_usd
+        assert usage.tier == tier
+        found[tier.value] = (limits["memories"], limits["bytes"] >> 20, entities, cost)
     assert found == {
         "local": (100_000, 1_000, 50_000, 0.0),
         "free": (100, 10, 500, 0.0),
@@ -55,12 +53,10 @@ async def test_the_tiers_allow_what_they_promise(open_memory) -> None:
     }
 
 
-async def test_by_default_a_store_has_no_price_and_room_for_100_000_facts(open_memory) -> None:
-    async with open_memory() as memory:
-        user = memory.user("u")
-        memories, *_ = (await user.usage()).kinds["long_term"].quotas
-        cost = await user.estimate_monthly_cost()
-        assert (memories.limit, cost.tier, cost.tier_price_usd) == (100_000, "local", 0.0)
+async def test_by_default_a_store_has_no_price_and_room_for_100_000_facts(user) -> None:
+    memories, *_ = (await user.usage()).kinds["long_term"].quotas
+    cost = await user.estimate_monthly_cost()
+    assert (memories.limit, cost.tier, cost.tier_price_usd) == (100_000, "local", 0.0)
 
 
 async def test_a_tier_is_durable_and_can_be_overridden_in_settings(open_memory) -> None:

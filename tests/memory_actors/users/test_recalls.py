@@ -26,11 +26,10 @@ async def searched(memory: MemorySystem) -> None:
     await memory.user("bob").retrieve("tea")
 
 
-async def test_nothing_is_kept_unless_asked_for(open_memory: Any) -> None:
-    async with open_memory() as memory:
-        await searched(memory)
-        assert await memory.recalls("ada") == []
-        assert memory.statistics().log.last_position == 2
+async def test_nothing_is_kept_unless_asked_for(memory: MemorySystem) -> None:
+    await searched(memory)
+    assert await memory.recalls("ada") == []
+    assert memory.statistics().log.last_position == 2
 
 
 async def test_plain_recalls_say_who_got_what_for_which_query(open_memory: Any) -> None:

@@ -31,9 +31,10 @@ export default function Compaction({ user, toast }) {
       </form><p class="small quiet">${T.compactSure}</p><${Failed} error=${action.error} />
       ${report && html`<p role="status">${T.clusters(report.clusters.length)}, ${T.ofOriginals(report.originals)}</p>
         <ul class="plain">${report.clusters.map((cluster, at) => html`<li key=${at}>
-          <p><span class="tag">${T.outcome[cluster.outcome] ?? cluster.outcome}</span>${T.ofOriginals(cluster.original_count)}, ${when(cluster.time_range_start)} – ${when(cluster.time_range_end)}</p>
+          <p><span class="tag">${T.outcome[cluster.outcome] ?? cluster.outcome}</span>${T.memoriesCount(cluster.original_count)}, ${when(cluster.time_range_start)} – ${when(cluster.time_range_end)}</p>
           ${cluster.summary && html`<p><${Said} text=${cluster.summary} /></p>`}
-          <ul>${cluster.sample.map((text, index) => html`<li key=${index}><${Said} text=${text} /></li>`)}</ul>
+          <ul>${cluster.sample.map((text, index) => html`<li key=${index}><${Said} text=${text} /></li>`)}
+            ${cluster.original_count > cluster.sample.length && html`<li>${T.andMore(cluster.original_count - cluster.sample.length)}</li>`}</ul>
           ${cluster.reason && html`<p class="bad">${cluster.reason}</p>`}</li>`)}</ul>`}
     </section>
     <section class="box"><h3>${T.compactTitle}</h3><${Waiting} of=${stats} />

@@ -29,7 +29,7 @@ async function read(user) {
   const isEdge = (memory) => memory.data && "source_id" in memory.data;
   return {
     nodes: all.filter((memory) => !isEdge(memory)),
-    edges: all.filter(isEdge).map((memory) => ({ ...memory.data, memory_id: memory.memory_id })),
+    edges: all.filter(isEdge).map(({ data, memory_id }) => ({ ...data, memory_id, relation: data.relation.replaceAll("_", " ") })),
   };
 }
 
@@ -42,7 +42,7 @@ const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}â
 export function layout(nodes, edges) {
   const bodies = [
     ...nodes.map((node) => ({ id: node.memory_id, label: short(node.data.name), isNode: true })),
-    ...edges.map((edge) => ({ id: edge.memory_id, label: short(edge.relation.replaceAll("_", " ")), edge })),
+    ...edges.map((edge) => ({ id: edge.memory_id, label: short(edge.relation), edge })),
   ].map((body, at) => {
     const angle = at * 2.4; // the golden angle: no two begin at the same place
     const far = 40 * Math.sqrt(at + 1);

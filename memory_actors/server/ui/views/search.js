@@ -105,8 +105,8 @@ function Hits({ hits, side, most, other, choose, chosen }) {
       <div><b>${at + 1}.</b> <${Said} text=${snippet(hit.content)} /></div>
       <p class="small quiet"><${Tags} memory=${hit} /><${SaidBy} memory=${hit} /> · ${T.fields.score} ${thousandths(hit.score)}
         ${side !== null && html` · ${T.rankMoved(rank(hit.memory_id))}`}</p>
-      ${hit.signals && html`<p class="small">${because(hit.signals)}</p>
-        <${Bars} values=${hit.signals} most=${most} label=${T.signalsOf} />`}
+      ${hit.signals && html`<details open=${at === 0}><summary class="small">${because(hit.signals) ?? T.signalsOf}</summary>
+        <${Bars} values=${hit.signals} most=${most} label=${T.signalsOf} /></details>`}
       <button aria-pressed=${chosen?.memory_id === hit.memory_id} onClick=${() => choose(hit)}>${T.why}</button>
     </li>`)}</ol></section>`;
 }

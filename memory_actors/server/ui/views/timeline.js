@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Failed, Said, VirtualList, json, snippet, when } from "../parts.js";
+import { exactly } from "../language.js";
 import { T } from "../texts.js";
 
 const SHOWN = 1000;
@@ -61,7 +62,7 @@ export default function Timeline({ user }) {
     ${!events && html`<p class="quiet" role="status">${T.loading}</p>`}
     ${events && html`<div class="split">
       <${VirtualList} count=${events.length} label=${T.views.timeline} chosen=${at} choose=${(index) => choose(events[index])}
-        row=${(index) => html`<span class="tag">${events[index].event}</span><span class="small quiet">${when(events[index].recorded_at)}</span>
+        row=${(index) => html`<span class="tag">${events[index].event}</span><span class="small quiet">${when(events[index].recorded_at, exactly)}</span>
           <${Said} text=${gist(events[index].data)} />`} />
       <section class="box" aria-label=${T.details}>${chosen ? html`<${Event} event=${chosen} />` : html`<p class="quiet">${T.choose}</p>`}</section>
     </div>`}`;
@@ -69,7 +70,7 @@ export default function Timeline({ user }) {
 
 const Event = ({ event }) => html`<table><tbody>
     ${[
-      [T.event, `${event.event} (${T.position(event.position)})`], [T.fields.created_at, when(event.recorded_at)],
+      [T.event, `${event.event} (${T.position(event.position)})`], [T.fields.created_at, when(event.recorded_at, exactly)],
       [T.byCommand, event.cause.command], [T.byAgent, event.cause.agent_id], [T.bySession, event.cause.session_id],
     ].filter(([, value]) => value).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th><td><${Said} text=${value} /></td></tr>`)}
   </tbody></table>

@@ -5,6 +5,7 @@ import { html, useEffect, useState } from "../vendor/htm-preact.js";
 import { call } from "../api.js";
 import { Details } from "../details.js";
 import { Empty, Failed, HELP, MemoryList, Said, VirtualList, Waiting, named, snippet, useCall, usePages, useSettled, when } from "../parts.js";
+import { exactly } from "../language.js";
 import { T } from "../texts.js";
 import { useEvents } from "./timeline.js";
 
@@ -20,9 +21,12 @@ function Moments({ user, events }) {
   const last = events.length - 1;
   const [handles, move] = useState({ a: Math.floor(last / 2), b: last });
   const settled = useSettled(handles);
-  const slider = (name, label) => html`<label class="wide">${label}: ${T.moment(events[handles[name]].position, when(events[handles[name]].recorded_at))}
-    <input type="range" min="0" max=${last} value=${handles[name]} aria-valuetext=${T.moment(events[handles[name]].position, when(events[handles[name]].recorded_at))}
-      onInput=${(event) => move({ ...handles, [name]: Number(event.target.value) })} /></label>`;
+  const slider = (name, label) => {
+    const { position, recorded_at: at } = events[handles[name]];
+    const said = T.moment(position, when(at, exactly));
+    return html`<label class="wide">${label}: ${said}<input type="range" min="0" max=${last} value=${handles[name]}
+      aria-valuetext=${said} onInput=${(event) => move({ ...handles, [name]: Number(event.target.value) })} /></label>`;
+  };
   const [a, b] = [events[settled.a].position, events[settled.b].position];
   return html`<div class="box">${slider("a", T.momentA)}${slider("b", T.momentB)}</div>
     <div class="split even"><${Then} user=${user} position=${b} /><${Changes} user=${user} a=${Math.min(a, b)} b=${Math.max(a, b)} /></div>`;

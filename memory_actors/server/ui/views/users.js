@@ -51,7 +51,7 @@ function UserRow({ id, told }) {
   const count = Object.values(told.usage.kinds).reduce((sum, one) => sum + one.count, 0);
   const full = fullness(fullest);
   return html`<b><${Said} text=${id} /></b>
-    <span class="small quiet">${T.memoriesCount(count)} · ${T.userTier}: ${told.usage.tier} · ${T.userLast}: ${when(told.at)}
-      ${short.length > 0 && html` <span class="tag bad" title=${short.map((one) => `${fullness(one)} (${percent(one.part)})`).join("\n")}>${T.userAlerts(short.length)}</span>`}</span>
-    <div class="small quiet">${full}</div><${Meter} label=${full} used=${fullest.used} limit=${fullest.limit} />`;
+      ${short.length > 0 && html` <span class="tag bad" title=${short.map((one) => `${fullness(one)} (${percent(one.part)})`).join("\n")}>${T.userAlerts(short.length)}</span>`}
+    <span class="small quiet about">${T.memoriesCount(count)} · ${T.userLast}: ${when(told.at)} · ${T.userTier}: ${told.usage.tier}</span>
+    <span class="small quiet about">${T.userFullest}: ${full}</span><${Meter} label=${full} used=${fullest.used} limit=${fullest.limit} />`;
 }

@@ -92,6 +92,7 @@ def _use(view: str, page: Page) -> None:
         expect(rows).to_have_count(2)
         expect(rows.first).to_contain_text(f"{148 + WALKS + len(ENTRIES)} memories")
     elif view in ("memories", "timeline"):
+        expect(rows.nth(2)).not_to_contain_text("Loading…")
         rows.nth(2).click()
         expect(page.get_by_role("region", name="Details").locator("table").first).to_be_visible()
     elif view == "search":
