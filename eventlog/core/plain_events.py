@@ -102,7 +102,8 @@ def _packed_in_c(
         number = numbers[sid]
         for prepared in run.events:
             version += 1
-            tag, raw, body = prepared.tag.encode(), prepared.raw, prepared.body
+            tag, raw = prepared.tag.encode(), prepared.raw
+            body = prepared.body if prepared.compressed else raw
             fields = frame.FIELDS.pack(
                 frame.FORMAT, prepared.compressed, prepared.schema, len(tag), sid, version, at_us,
                 len(raw), len(body),
