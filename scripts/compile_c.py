@@ -57,7 +57,7 @@ class CompileC(BuildHookInterface[Any]):
                 raise
             why = getattr(error, "stderr", None) or error
             self.app.display_warning(
-                f"C could not be compiled here, so search and `verify` are slower: {why}"
+                f"C could not be compiled here, so search, the log and `verify` are slower: {why}"
             )
             return
         if version != "editable":

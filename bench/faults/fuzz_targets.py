@@ -23,6 +23,7 @@ PLACE = b"a place"
 CIPHER = StreamCipher(bytes(32), bytes(16))
 
 registry = EventRegistry(salt=lambda count: bytes(count))
+META = registry.packed_meta({"by": "me"})
 
 
 @registry.event("fuzz.noted", schema=3, keys=lambda event: [event.text[:9]])
@@ -124,7 +125,7 @@ def samples() -> dict[str, bytes]:
     plain = _packed(Noted("hello", [1, 2**40], {"a": 0.5, "b": None}, b"bytes"))
     entries = [Entry(version, bytes(16), b"payload " * 9) for version in range(1, 5)]
     blocks = segment.pack(entries, PLACE)
-    payload = registry.prepare(Noted("hello"), {"by": "me"}).raw
+    payload = registry.prepare(Noted("hello"), META).raw
     return {
         "frame": plain,
         "sealed frame": plain,
@@ -142,7 +143,7 @@ def samples() -> dict[str, bytes]:
 def _packed(event: Noted, cipher: StreamCipher | None = None) -> bytes:
     sid = frame.stream_id("fuzz")
     packed, _ = frame.pack(
-        registry.prepare(event, {"by": "me"}), position=POSITION, sid=sid, version=1,
+        registry.prepare(event, META), position=POSITION, sid=sid, version=1,
         recorded_at_us=1_700_000_000_000_000, prev=frame.chain_start(sid), cipher=cipher,
     )  # fmt: skip
     return packed

@@ -51,13 +51,23 @@ class _Salts:
 
 
 @dataclass(slots=True)
-class _EventType:
+class EventType:
+    """A registered type of events."""
+
     cls: type
     tag: str
     schema: int
     keys: KeysOf
     decode: Callable[[bytes], object]
+    """Returns the event in data of today's schema."""
     upcasters: dict[int, Upcaster] = field(default_factory=dict)
+
+    def keys_in(self, data: bytes) -> tuple[str, ...]:
+        """Return the keys that an event names. It may raise anything on damaged data.
+
+        `EventRegistry.keys_in` raises the error that says what is wrong.
+        """
+        return _keys(self, self.decode(data))
 
 
 class EventRegistry:
@@ -69,9 +79,9 @@ class EventRegistry:
         text_bytes: Callable[[Any], int | None] = lambda _event: None,
     ):
         """`text_bytes` says how long the text of an event is, where it is about one."""
-        self._by_tag: dict[str, _EventType] = {}
-        self._by_tag_bytes: dict[bytes, _EventType] = {}
-        self._by_class: dict[type, _EventType] = {}
+        self._by_tag: dict[str, EventType] = {}
+        self._by_tag_bytes: dict[bytes, EventType] = {}
+        self._by_class: dict[type, EventType] = {}
         self._encoder = msgspec.msgpack.Encoder()
         self._salt = salt or _Salts().take
         self._text_bytes = text_bytes
@@ -89,7 +99,7 @@ class EventRegistry:
         """
 
         def register(cls: E) -> E:
-            self._add(_EventType(cls, tag, schema, keys, msgspec.msgpack.Decoder(cls).decode))
+            self._add(EventType(cls, tag, schema, keys, msgspec.msgpack.Decoder(cls).decode))
             return cls
 
         return register
@@ -125,19 +135,11 @@ class EventRegistry:
         _, event, _ = self.decode_tagged(tag, schema, raw)
         return _keys(self._by_tag_bytes[tag], event)
 
-    def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]]:
-        """Return, by tag and today's schema, functions from an event's data to what it is about.
+    def types(self) -> dict[tuple[bytes, int], EventType]:
+        """Return the registered types by tag and today's schema."""
+        return {(tag, each.schema): each for tag, each in self._by_tag_bytes.items()}
 
-        They may raise anything on damaged data; `keys_in` raises the error that says what is wrong.
-        """
-
-        def reader(event_type: _EventType) -> Callable[[bytes], tuple[str, ...]]:
-            decode = event_type.decode
-            return lambda data: _keys(event_type, decode(data))
-
-        return {(tag, each.schema): reader(each) for tag, each in self._by_tag_bytes.items()}
-
-    def _add(self, event_type: _EventType) -> None:
+    def _add(self, event_type: EventType) -> None:
         tag, cls = event_type.tag, event_type.cls
         try:
             tag_bytes = len(tag.encode())
@@ -152,46 +154,43 @@ class EventRegistry:
         self._by_tag[tag] = self._by_tag_bytes[tag.encode()] = event_type
         self._by_class[cls] = event_type
 
-    def prepare(self, event: object, meta: Mapping[str, str] | None = None) -> Prepared:
-        """Encode one event, compressed where that pays.
+    def prepare(self, event: object, meta: bytes = b"") -> Prepared:
+        """Encode one event, compressed where that pays; `meta` is what `packed_meta` returned.
 
-        :raises InvalidAppend: a type that is not registered, or a payload or meta too long.
+        :raises InvalidAppend: a type that is not registered, or a payload too long.
         """
         event_type = self._by_class.get(type(event))
         if event_type is None:
             raise InvalidAppend(f"{type(event).__name__} is not a registered event type")
-        raw = self._payload(event_type, event, meta)
-        text_bytes = self._text_bytes(event) or 0
-        long = max(text_bytes, len(raw) - text_bytes) > COMPRESS_ABOVE_BYTES
-        body = zlib.compress(raw) if long else raw
-        compressed = len(body) < len(raw)
-        return Prepared(
-            event=event,
-            tag=event_type.tag,
-            schema=event_type.schema,
-            salt=self._salt(SALT_BYTES),
-            raw=raw,
-            body=body if compressed else raw,
-            compressed=compressed,
-            keys=_keys(event_type, event),
-        )
-
-    def _payload(
-        self, event_type: _EventType, event: object, meta: Mapping[str, str] | None
-    ) -> bytes:
-        packed_meta = self._packed_meta(meta) if meta is not None else b""
         try:
             data = self._encoder.encode(event)
             event_type.decode(data)  # what cannot be read back must not be stored
         except Exception as error:  # msgspec raises many kinds, and fields may raise their own
             name = type(event).__name__
             raise InvalidAppend(f"{name} is no valid event: {error}") from error
-        raw = len(packed_meta).to_bytes(2, "big") + packed_meta + data
+        raw = body = b"".join((len(meta).to_bytes(2, "big"), meta, data))
+        if len(raw) > COMPRESS_ABOVE_BYTES:
+            body = self._compressed(event, raw)
+        return Prepared(
+            event, event_type.tag, event_type.schema, self._salt(SALT_BYTES), raw, body,
+            len(body) < len(raw), _keys(event_type, event),
+        )  # fmt: skip
+
+    def _compressed(self, event: object, raw: bytes) -> bytes:
         if len(raw) > PAYLOAD_BYTES_MAX:
             raise InvalidAppend(f"event takes {len(raw)} bytes (max: {PAYLOAD_BYTES_MAX})")
-        return raw
+        text_bytes = self._text_bytes(event) or 0
+        if max(text_bytes, len(raw) - text_bytes) <= COMPRESS_ABOVE_BYTES:
+            return raw
+        return min(raw, zlib.compress(raw), key=len)
 
-    def _packed_meta(self, meta: Mapping[str, str]) -> bytes:
+    def packed_meta(self, meta: Mapping[str, str] | None) -> bytes:
+        """Return meta as payloads have it.
+
+        :raises InvalidAppend: it does not map strings to strings, or is too long.
+        """
+        if meta is None:
+            return b""
         try:
             if not isinstance(meta, Mapping):
                 raise TypeError(f"not {type(meta).__name__}")
@@ -230,7 +229,7 @@ class EventRegistry:
             raise CorruptLog(f"{event_type.tag!r} does not decode: {error}") from error
         return event_type.tag, event, raw[2:data_at]
 
-    def _upcast(self, event_type: _EventType, schema: int, data: bytes) -> Any:
+    def _upcast(self, event_type: EventType, schema: int, data: bytes) -> Any:
         if schema > event_type.schema:
             raise UnknownEvent(
                 f"event {event_type.tag!r} has schema {schema}, this program knows up to "
@@ -250,7 +249,7 @@ class EventRegistry:
         return msgspec.convert(fields, event_type.cls)
 
 
-def _keys(event_type: _EventType, event: object) -> tuple[str, ...]:
+def _keys(event_type: EventType, event: object) -> tuple[str, ...]:
     try:
         found = event_type.keys(event)
         if type(found) is str:

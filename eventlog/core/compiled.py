@@ -53,4 +53,4 @@ class CompiledLibrary:
 
 LOG_LIBRARY: Final = CompiledLibrary(Path(__file__).with_name("libcompiled.so.3"))
 HAS_SHA256: Final = 2
-"""Its instruction set that event_walk.py needs; 1 is any other processor."""
+"""Its instruction set that packing and walking events need; 1 is any other processor."""

@@ -36,7 +36,7 @@ CHAIN_BYTES = 32
 
 _HEADER = struct.Struct(">IBBHB16sQqII32s32s")
 _READ = struct.Struct(">IBBHB16sQqII64x")  # the header without digest and chain
-_FIELDS = struct.Struct(">BBHB16sQqII")  # that, without the CRC
+FIELDS = struct.Struct(">BBHB16sQqII")  # that, without the CRC
 _CRC = struct.Struct(">I")
 _POINTER = struct.Struct(">IQH")
 _TIME = struct.Struct(">q")
@@ -47,6 +47,7 @@ _CRC_BYTES = _CRC.size
 _FLAGS_AT = 5
 _TAG_BYTES_AT = 8
 _HEADER_BYTES = _HEADER.size
+BESIDE_FIELDS_BYTES = _HEADER_BYTES - FIELDS.size  # CRC, digest and chain
 # Slices of a frame that are made once: to make one costs as much as to take it.
 STREAM = slice(_TAG_BYTES_AT + 1, _TAG_BYTES_AT + 1 + STREAM_ID_BYTES)
 STREAM_AND_VERSION = slice(STREAM.start, STREAM.stop + 8)
@@ -180,7 +181,7 @@ def pack(
         body = cipher.encrypt(body, place_of(sid, version, prepared.schema, tag))
         flags, digested = ENCRYPTED, body
     digest = digest_of(prepared.salt, digested)
-    fields = _FIELDS.pack(
+    fields = FIELDS.pack(
         FORMAT, flags, prepared.schema, len(tag), sid, version, recorded_at_us, len(raw),
         stored_bytes,
     )  # fmt: skip

@@ -81,8 +81,9 @@ class TakesAppends(ABC):
         _check_durability(durability, expected_version, idempotency_key)
         if checkpoint is not None:
             check_checkpoint(checkpoint)
+        prepare, packed_meta = self.registry.prepare, self.registry.packed_meta(meta)
         prepared = [
-            event if isinstance(event, records.Prepared) else self.registry.prepare(event, meta)
+            event if type(event) is records.Prepared else prepare(event, packed_meta)
             for event in events
         ]
         if not prepared:

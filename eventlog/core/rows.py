@@ -13,6 +13,7 @@ from eventlog.core.keys import Cipher
 
 KEY_ID_BYTES = 16
 """Bytes of a SHA-256, or of a keyed hash: what a row has of a key or name of any length."""
+U64 = struct.Struct(">Q")
 _CRC = struct.Struct(">I")
 _sha256 = hashlib.sha256
 _encode = msgspec.msgpack.Encoder().encode
@@ -62,6 +63,11 @@ def key_rows(sid: bytes, keys: Iterable[str], version: bytes, cipher: Cipher | N
     if cipher is None:
         return [sid + _sha256(key.encode()).digest()[:KEY_ID_BYTES] + version for key in keys]
     return [sid + blind_id(key, cipher) + version for key in keys]
+
+
+def key_check(row_key: bytes) -> bytes:
+    """Return the check value of a row of `keys`, which reveals a bit flip in the key."""
+    return _CRC.pack(zlib.crc32(row_key))
 
 
 def blind_id(key: str, cipher: Cipher | None) -> bytes:

@@ -8,7 +8,7 @@ Payloads of an encrypted log (keys.py) are decrypted only here. There nothing is
 encrypted: it would have come from somebody without the key.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -33,13 +33,12 @@ class StreamEnd:
         """True if there is nothing to read: it never was, or all of it is erased."""
         return self.version == self.erased_version
 
-    def behind(self, request: AppendRequest, last: bytes) -> tuple[int, int, int, bytes]:
-        """Return version, epoch, stored bytes and chain behind an append with this last frame."""
+    def behind(self, request: AppendRequest) -> tuple[int, int, int]:
+        """Return version, epoch and stored bytes behind an append."""
         return (
             self.version + len(request.events),
             max(self.epoch, request.epoch),
             self.stored_bytes + request.payload_bytes,
-            frame.chain_of(last),
         )
 
     def head(self) -> records.StreamHead:
@@ -126,29 +125,6 @@ def cipher_to_write(keys: Keys | None, stream: str, end: StreamEnd) -> Cipher | 
     if end.version - end.erased_version >= ENCRYPTIONS_MAX:
         raise errors.InvalidAppend(f"stream {stream!r} is full: its key encrypts no more")
     return keys.cipher(stream)
-
-
-def packed(
-    request: AppendRequest,
-    sid: bytes,
-    end: StreamEnd,
-    position: int,
-    recorded_at_us: int,
-    cipher: Cipher | None,
-) -> Iterator[tuple[records.Prepared, int, bytes]]:
-    """Yield each event of an append behind the end of its stream, its version and its frame.
-
-    `position` is what the frame of the last event before them is bound to.
-    """
-    version, chain = end.version, end.chain
-    for prepared in request.events:
-        position += 1
-        version += 1
-        data, chain = frame.pack(
-            prepared, position=position, sid=sid, version=version,
-            recorded_at_us=recorded_at_us, prev=chain, cipher=cipher,
-        )  # fmt: skip
-        yield prepared, version, data
 
 
 def count(totals: Mapping[str, int], counters: Mapping[str, int]) -> dict[str, int]:

@@ -25,7 +25,7 @@ from eventlog.core import frame
 from eventlog.core.errors import CorruptLog, Fenced
 from eventlog.core.keys import Keys
 from eventlog.core.records import Archived, Dropped, DroppedPayloads, Rewrite
-from eventlog.core.rows import KEY_ID_BYTES, key_id, seal_record, unseal_record
+from eventlog.core.rows import KEY_ID_BYTES, U64, key_id, seal_record, unseal_record
 from eventlog.lmdb import tables
 from eventlog.lmdb.archive import Archive, WrittenSegment
 from eventlog.lmdb.environment import Environment
@@ -140,7 +140,7 @@ class Erasing:
         moved = slack = 0
         table = txn.tables["events"]
         for event, place in zip(hot, written.places, strict=True):
-            key = tables.U64.pack(event.position)
+            key = U64.pack(event.position)
             data = txn.get(key, b"", db=table)
             if frame.header_of(data) != event.header or len(data) != event.row_bytes:
                 message = f"event {event.position} has changed while it was archived: verify"
@@ -219,7 +219,7 @@ class Erasing:
         """
         events = txn.tables["events"]
         for position, header, instead in found.frames:
-            key = tables.U64.pack(position)
+            key = U64.pack(position)
             if frame.header_of(txn.get(key, b"", db=events)) != header:
                 raise CorruptLog(f"event {position} has changed while it was read: verify")
             txn.put(key, instead, db=events)
@@ -340,7 +340,7 @@ class Erasing:
             if not data:
                 raise CorruptLog(f"event {version} of an erased stream is missing: verify the log")
             if not frame.is_erased(data):
-                gone = frame.erased(tables.U64.unpack(at)[0], data, record.at_us)
+                gone = frame.erased(U64.unpack(at)[0], data, record.at_us)
                 txn.put(at, gone, db=txn.tables["events"])
         self._put(txn, sid, msgspec.structs.replace(record, stubs_until=last))
 
@@ -348,7 +348,7 @@ class Erasing:
         self, txn: Transaction, sid: bytes, record: tables.ErasureRecord
     ) -> Iterator[tuple[str, bytes]]:
         for rest, _ in tables.scan(txn, "keys", sid):
-            if tables.U64.unpack(rest[KEY_ID_BYTES:])[0] <= record.until:
+            if U64.unpack(rest[KEY_ID_BYTES:])[0] <= record.until:
                 yield "keys", sid + rest
         for rest, value in tables.scan(txn, "requests", sid):
             request = unseal_record(value, tables.RequestRecord, "an idempotency key")

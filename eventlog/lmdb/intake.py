@@ -10,7 +10,7 @@ commits are stalled.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -80,13 +80,17 @@ class Intake:
 
     # --- what callers ask
 
-    async def append(self, request: AppendRequest) -> Appended:
-        """Queue an append and return its result once it is durable."""
+    def append(self, request: AppendRequest) -> Awaitable[Appended]:
+        """Queue an append; await its result, which comes once it is durable."""
         if self.room.is_full:
-            await self.room.wait()
+            return self._append_later(request)
         answer: asyncio.Future[Appended] = self._loop.create_future()
         self._put_append(request, None, answer)
-        return await answer
+        return answer
+
+    async def _append_later(self, request: AppendRequest) -> Appended:
+        await self.room.wait()
+        return await self.append(request)
 
     async def append_relaxed(self, request: AppendRequest) -> Appended:
         """Queue an append and return its result at once, from what has been accepted so far."""

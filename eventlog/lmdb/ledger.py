@@ -14,20 +14,20 @@ import msgspec
 from eventlog.core import frame, rules
 from eventlog.core.errors import BeingErased, CorruptLog, Fenced
 from eventlog.core.keys import Cipher, Keys
+from eventlog.core.plain_events import Run, packed
 from eventlog.core.records import Appended, StreamHead
 from eventlog.core.requests import AppendRequest
-from eventlog.core.rows import Record, blind_digest, blind_id, key_rows, seal_record, unseal_record
+from eventlog.core.rows import U64, Record, blind_digest, blind_id, seal_record, unseal_record
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.tables import (
-    U64,
     ErasureRecord,
-    EventRows,
     RequestRecord,
     StreamRecord,
     neighbours,
     put_checkpoint,
+    put_events,
     put_rows,
 )
 
@@ -89,11 +89,13 @@ class Landed(NamedTuple):
 class Accepted:
     """The appends that a transaction has accepted and not put yet."""
 
+    before: int
+    """The position that the first event follows."""
     position: int
     """Of the last event."""
-    rows: EventRows = field(default_factory=EventRows)
+    runs: list[Run] = field(default_factory=list)
     streams: dict[bytes, StreamRecord] = field(default_factory=dict)
-    """Their ends, by stream id."""
+    """Their ends, by stream id, with the chain values from before."""
 
 
 class Ledger:
@@ -128,24 +130,29 @@ class Ledger:
 
     def finish(self, txn: Transaction) -> Landed:
         """Write the accepted appends and the totals; return the new end of the log."""
-        self.put_accepted(txn)
+        tail = self.put_accepted(txn)
         if self.totals is not None:
             put_totals(txn, self.totals)
-        return Landed(self.tail(txn), self.totals)
+        return Landed(tail or self.tail(txn), self.totals)
 
-    def put_accepted(self, txn: Transaction) -> None:
-        """Put the events of the appends that were accepted, and the records of their streams."""
+    def put_accepted(self, txn: Transaction) -> Tail | None:
+        """Put the events of the appends that were accepted, and the records of their streams.
+
+        Return the new end of the log; None: nothing was put.
+        """
         accepted, self._accepted = self._accepted, None
         if accepted is None or not accepted.streams:
-            return
-        tables = txn.tables
-        accepted.rows.put(txn)
-        records = [(sid, seal_record(record)) for sid, record in accepted.streams.items()]
-        put_rows(txn, tables["streams"], records)
+            return None
+        chains = {sid: record.chain for sid, record in accepted.streams.items()}
+        frames, key_rows = packed(accepted.runs, accepted.before, chains)
+        put_events(txn, accepted.before, frames, key_rows)
+        ends = {sid: end.with_chain(chains[sid]) for sid, end in accepted.streams.items()}
+        put_rows(txn, txn.tables["streams"], [(sid, seal_record(end)) for sid, end in ends.items()])
         self._put_by, self._position = txn.number, accepted.position
-        if len(self._ends) + len(accepted.streams) > ENDS_MAX:
+        if len(self._ends) + len(ends) > ENDS_MAX:
             self._ends.clear()
-        self._ends |= accepted.streams
+        self._ends |= ends
+        return Tail(txn.id(), accepted.position, frame.chain_of(frames[-1]))
 
     def forget_ends(self) -> None:
         """Read the ends again: something else than an append may change them."""
@@ -237,7 +244,8 @@ class Ledger:
         """
         sid, accepted = frame.stream_id(request.stream), self._accepted
         if accepted is None:
-            accepted = self._accepted = Accepted(self._position or self.tail(txn).position)
+            before = self._position or self.tail(txn).position
+            accepted = self._accepted = Accepted(before, before)
         stream = accepted.streams.get(sid) or self._ends.get(sid)
         stream = stream or self.stream(txn, request.stream)
         if request.idempotency_key is not None:
@@ -248,17 +256,14 @@ class Ledger:
         cipher = None if self._keys is None else self.cipher_to_write(txn, stream)
         if request.counters:
             self.count(txn, request.counters)
-        position, at_us = accepted.position, request.recorded_at_us
-        events = rules.packed(request, sid, stream, position, at_us, cipher)
-        for prepared, version, data in events:
-            position += 1
-            rows = key_rows(sid, prepared.keys, U64.pack(version), cipher)
-            accepted.rows.add(position, data, rows)
-        accepted.position = position
+        run = Run(request.events, sid, stream.version, request.recorded_at_us, cipher)
+        accepted.runs.append(run)
+        accepted.position += len(request.events)
         accepted.streams[sid] = after = StreamRecord(
-            stream.name, *stream.behind(request, data), stream.erased_version, stream.erased_at_us
-        )
-        result = Appended(request.stream, stream.version + 1, after.version, position)
+            stream.name, *stream.behind(request), stream.chain, stream.erased_version,
+            stream.erased_at_us,
+        )  # fmt: skip
+        result = Appended(request.stream, stream.version + 1, after.version, accepted.position)
         if request.idempotency_key is not None:
             key = sid + blind_id(request.idempotency_key, cipher)
             digest = blind_digest(request.digest, cipher)

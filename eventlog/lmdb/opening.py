@@ -14,7 +14,7 @@ from eventlog.core.errors import CorruptLog, DiskFull, LogBusy, StorageFailed, U
 from eventlog.core.frame import chain_of
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.logs import get_logger
-from eventlog.core.rows import seal, seal_record, unseal, unseal_record
+from eventlog.core.rows import U64, seal, seal_record, unseal, unseal_record
 from eventlog.core.rules import matching_keys
 from eventlog.files.datafile import is_there
 from eventlog.files.log_directory import ANCHOR, ARCHIVE, LOG, Anchor, finish_restore, read_anchor
@@ -25,7 +25,7 @@ from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import Ledger, load_totals, put_totals
 from eventlog.lmdb.reading import LogReading
-from eventlog.lmdb.tables import TABLES, U64, all_segments
+from eventlog.lmdb.tables import TABLES, all_segments
 
 STORE_FORMAT, ENCRYPTED_FORMAT = 4, 5
 ROW = b"format"

@@ -9,15 +9,19 @@ payload may still be there, the record of its stream does. Such an event does no
 name, because the name may have been the reason to erase it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 
+import msgspec
+
 from eventlog.core import frame
-from eventlog.core.codec import EventRegistry
+from eventlog.core.codec import EventRegistry, EventType
 from eventlog.core.errors import CorruptLog, KeyGone, MissingSegment, UnknownEvent
 from eventlog.core.keys import Keys
+from eventlog.core.plain_events import Row, packed_types, read_plain
 from eventlog.core.records import Dropped, OnDropped, Recorded
-from eventlog.core.rows import blind_id, key_rows
+from eventlog.core.rows import U64, blind_id, key_check, key_rows
 from eventlog.core.rules import FrameReading, about, cipher_to_read, without_payload
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.environment import Environment
@@ -25,9 +29,7 @@ from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.ledger import Ledger
 from eventlog.lmdb.segment import Entry, SegmentId
 from eventlog.lmdb.tables import (
-    U64,
     StreamRecord,
-    key_check,
     load_segment,
     neighbours,
     scan,
@@ -174,19 +176,48 @@ class LogReading(FrameReading):
             there = {place for place, _ in rows}
             lost = zip(places, versions, strict=True)
             raise _missing(stream.name, next(v for place, v in lost if place not in there))
-        found, unpack, read, recorded = [], U64.unpack, frame.read, self.recorded
+        found: list[Recorded[object]] = []
+        packed, types = self._types
         name, erased = stream.name, stream.erased_version
-        for version, (packed, data) in zip(versions, rows, strict=True):
-            position = unpack(packed)[0]
-            taken = read(position, data)
-            if taken[1] != version or taken[0] != sid:
-                message = f"event {position} is not version {version} of stream {stream.name!r}"
-                raise CorruptLog(message)
-            if version > erased and type(taken[7]) is bytes:
-                found.append(recorded(position, taken, name, taken[7]))
-            else:
-                found.append(self._recorded(txn, position, taken, stream, dropped))
+        plain = read_plain(packed, len(types), rows, sid, versions)
+        for version, row, read in zip(versions, rows, plain, strict=False):
+            position, at_us, raw, stored, kind, meta_at, data_at = read
+            if kind < 0 or version <= erased:
+                found.append(self._version(txn, row, version, stream, sid, dropped))
+                continue
+            data, of = row[1], types[kind]
+            meta = data[meta_at:data_at]
+            try:
+                event = of.decode(data[data_at:])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                event = self._version(txn, row, version, stream, sid, dropped).data  # it raises
+            found.append(Recorded(name, version, position, at_us, of.tag, event, raw, stored, meta))
         return found
+
+    @cached_property
+    def _types(self) -> tuple[bytes, list[EventType]]:
+        types = self.plain_types()
+        return packed_types(types), list(types.values())
+
+    def plain_types(self) -> dict[tuple[bytes, int], EventType]:
+        """Return the types of plain events, by tag and schema: none if this log is encrypted."""
+        return self._registry.types() if self._keys is None else {}
+
+    def _version(
+        self,
+        txn: Transaction,
+        row: Row,
+        version: int,
+        stream: StreamRecord,
+        sid: bytes,
+        dropped: OnDropped,
+    ) -> Recorded[object]:
+        position = U64.unpack(row[0])[0]
+        taken = frame.read(position, row[1])
+        if taken[1] != version or taken[0] != sid:
+            message = f"event {position} is not version {version} of stream {stream.name!r}"
+            raise CorruptLog(message)
+        return self._recorded(txn, position, taken, stream, dropped)
 
     def versions_about(self, txn: Transaction, name: str, key: str) -> list[int]:
         """Return the versions of a stream's events about a key, in order.
@@ -207,10 +238,6 @@ class LogReading(FrameReading):
             raise CorruptLog(f"the index of keys is damaged near stream {name!r}: verify the log")
         versions = (U64.unpack(row[len(prefix) :])[0] for row, _ in found)
         return [version for version in versions if version > stream.erased_version]
-
-    def keys_by_type(self) -> dict[tuple[bytes, int], Callable[[bytes], tuple[str, ...]]] | None:
-        """Return what `EventRegistry.keys_by_type` does; or None if this log is encrypted."""
-        return self._registry.keys_by_type() if self._keys is None else None
 
     def rows_of(
         self, txn: Transaction, taken: frame.Taken, payload: bytes | frame.Encrypted

@@ -210,7 +210,7 @@ def _read(fd: int, segment: SegmentId, offset: int) -> tuple[ArchiveBlock, int]:
         head = os.pread(fd, _BLOCK_HEADER.size, offset)
         size = block_bytes(head)
         return unpack(os.pread(fd, size, offset), place(segment, offset)), size
-    except CorruptLog as error:
+    except (CorruptLog, OverflowError) as error:  # or an offset that no file has
         raise CorruptLog(
             f"{segment.name}, at {offset}: {error}: restore a backup, or run a verification"
         ) from error

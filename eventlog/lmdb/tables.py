@@ -25,8 +25,7 @@ the digests of requests are keyed hashes, and the data of snapshots is encrypted
 """
 
 import struct
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -34,8 +33,17 @@ import msgspec
 from eventlog.core import frame
 from eventlog.core.errors import CorruptLog
 from eventlog.core.keys import Cipher
+from eventlog.core.plain_events import Row
 from eventlog.core.records import SNAPSHOTS_KEPT, ArchiveStatistics, Checkpoint, Snapshot
-from eventlog.core.rows import key_id, seal, seal_record, snapshot_place, unseal, unseal_record
+from eventlog.core.rows import (
+    U64,
+    key_id,
+    seal,
+    seal_record,
+    snapshot_place,
+    unseal,
+    unseal_record,
+)  # fmt: skip
 from eventlog.core.rules import StreamEnd
 from eventlog.lmdb.file import Table, Transaction
 from eventlog.lmdb.segment import SegmentId
@@ -45,8 +53,6 @@ TABLES = (
     "meta", "segments", "erasures",
 )  # fmt: skip
 
-U64 = struct.Struct(">Q")
-_CRC = struct.Struct(">I")
 _SEGMENT = struct.Struct(">16sI")
 
 
@@ -61,6 +67,11 @@ class StreamRecord(StreamEnd, msgspec.Struct, frozen=True, array_like=True, gc=F
     chain: bytes
     erased_version: int = 0
     erased_at_us: int = 0
+
+    def with_chain(self, chain: bytes) -> "StreamRecord":
+        """Return the record with another chain value."""
+        epoch, erased = self.epoch, (self.erased_version, self.erased_at_us)
+        return StreamRecord(self.name, self.version, epoch, self.stored_bytes, chain, *erased)
 
     def after(self, taken: frame.Frame) -> "StreamRecord":
         """Return the record after one more event from another log: whole, or the stub of one."""
@@ -118,50 +129,37 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # --- rows
 
 
-def key_check(row_key: bytes) -> bytes:
-    """Return the check value of a row of `keys`, which reveals a bit flip in the key."""
-    return _CRC.pack(zlib.crc32(row_key))
-
-
-class EventRows:
-    """The rows of events that go to the end of the log, in one call a table.
+def put_events(
+    txn: Transaction, position: int, frames: Sequence[bytes], key_rows: list[Row]
+) -> None:
+    """Put frames at the end of the log, behind a position, and their rows of both indexes.
 
     Rows of the indexes are sorted by key, so that each page is looked up once.
+
+    :raises CorruptLog: there is something at or behind the position of the first one.
     """
-
-    def __init__(self) -> None:
-        self._events: list[tuple[bytes, bytes]] = []
-        self._versions: list[tuple[bytes, bytes]] = []
-        self._keys: list[tuple[bytes, bytes]] = []
-
-    def add(self, position: int, data: bytes, key_rows: Iterable[bytes]) -> None:
-        """Add the frame of an event; `key_rows` are the keys of its rows in the index of keys."""
-        at = U64.pack(position)
-        self._events.append((at, data))
-        self._versions.append((data[frame.STREAM_AND_VERSION], at))
-        for row in key_rows:
-            self._keys.append((row, key_check(row)))
-
-    def put(self, txn: Transaction) -> None:
-        """Put them.
-
-        :raises CorruptLog: there is something at or behind the position of the first one.
-        """
-        with txn.cursor(txn.tables["events"]) as cursor:
-            if cursor.putmulti(self._events, append=True)[1] < len(self._events):
-                position = U64.unpack(self._events[0][0])[0]
-                raise CorruptLog(f"position {position} is not the end of the log: verify it")
-        put_rows(txn, txn.tables["versions"], self._versions)
-        put_rows(txn, txn.tables["keys"], self._keys)
+    events, versions = list[Row](), list[Row]()
+    for at, data in enumerate(frames, position + 1):
+        place = U64.pack(at)
+        events.append((place, data))
+        versions.append((data[frame.STREAM_AND_VERSION], place))
+    if not put_rows(txn, txn.tables["events"], events, append=True):
+        raise CorruptLog(f"position {position + 1} is not the end of the log: verify it")
+    put_rows(txn, txn.tables["versions"], versions)
+    put_rows(txn, txn.tables["keys"], key_rows)
 
 
-def put_rows(txn: Transaction, table: Table, rows: list[tuple[bytes, bytes]]) -> None:
-    """Put rows into a table, in order of their keys."""
+def put_rows(txn: Transaction, table: Table, rows: list[Row], *, append: bool = False) -> bool:
+    """Put rows into a table, in order of their keys; with `append` at its end, in their order.
+
+    False: one of those to append is not behind the last row.
+    """
     if len(rows) == 1:  # as most appends have: a cursor would cost as much as the row
-        txn.put(*rows[0], db=table)
-    elif rows:
-        with txn.cursor(table) as cursor:
-            cursor.putmulti(sorted(rows))
+        return txn.put(*rows[0], db=table, append=append)
+    if not rows:
+        return True
+    with txn.cursor(table) as cursor:
+        return cursor.putmulti(rows if append else sorted(rows), append=append)[1] == len(rows)
 
 
 def stream_records(txn: Transaction) -> Iterator[tuple[bytes, StreamRecord]]:

@@ -18,6 +18,7 @@ import msgspec
 from eventlog.core import frame, rules
 from eventlog.core.errors import EventLogError, TotalExceeded
 from eventlog.core.keys import Cipher, Keys
+from eventlog.core.plain_events import Run, packed_one_by_one
 from eventlog.core.records import Appended
 from eventlog.core.requests import BATCH_BYTES_MAX, I64_MAX, AppendRequest
 from eventlog.core.rows import blind_digest, blind_id, key_id
@@ -169,13 +170,14 @@ class BatchPlan:
         at_us = request.recorded_at_us
         if not request.is_timed and at_us < now.recorded_at_us:
             at_us = now.recorded_at_us
-        events = rules.packed(request, sid, now, now.version, at_us, cipher)
-        for prepared, version, data in events:
+        run = Run(request.events, sid, now.version, at_us, cipher)
+        for prepared, version, data in packed_one_by_one(run, now.version, now.chain):
             self._events.append(number)
             rows.put_event(number, sid, version, *frame.split(data))
             for key in prepared.keys:
                 rows.put_key(number, sid, blind_id(key, cipher), version)
-        stream.now = Believed(*now.behind(request, data), at_us, now.erased_version)
+        chain = frame.chain_of(data)
+        stream.now = Believed(*now.behind(request), chain, at_us, now.erased_version)
         first = now.version + 1
         if request.idempotency_key is not None:
             key_of = blind_id(request.idempotency_key, cipher)

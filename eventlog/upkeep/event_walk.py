@@ -14,20 +14,21 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 
 import msgspec
 
 from eventlog.core import frame
+from eventlog.core.codec import EventType
 from eventlog.core.compiled import HAS_SHA256, LOG_LIBRARY, LONG, POINTER
 from eventlog.core.errors import EventLogError, KeyGone
 from eventlog.core.frame import CHAIN, CHAIN_BYTES, STREAM, STREAM_AND_VERSION, STREAM_ID_BYTES
-from eventlog.core.rows import KEY_ID_BYTES
+from eventlog.core.plain_events import Row, address, packed_types, rows_of_keys, starts_of
+from eventlog.core.rows import U64, key_check
 from eventlog.keys.heads import Found
 from eventlog.lmdb.file import Cursor, Transaction
 from eventlog.lmdb.reading import LogReading
 from eventlog.lmdb.segment import SegmentId
-from eventlog.lmdb.tables import U64, event_at, key_check
+from eventlog.lmdb.tables import event_at
 
 ROWS_AT_ONCE = 256  # more at once take longer: they leave the processor's cache
 FEW = 16  # a call of C that takes fewer costs more than it saves: then Python checks the next 16
@@ -35,9 +36,6 @@ BYTES_AT_ONCE = 4 << 20  # but one row may have more
 INDEXES = "versions", "keys"
 SID = STREAM_ID_BYTES
 
-Row = tuple[bytes, bytes]
-KeysOf = Callable[[bytes], tuple[str, ...]]
-"""From the data of an event to what it is about; it may raise anything."""
 PlainEvent = tuple[bytes, bytes, int, int]
 """Its row in the index of versions, the number of its type, where its data starts."""
 _U64 = ctypes.c_uint64
@@ -45,10 +43,7 @@ END = struct.Struct(f"=QQQQ{CHAIN_BYTES}s")
 """The end of a stream: version, stored bytes, number of events, and the last version that is just
 being erased; the chain value of the last event."""
 _PLAIN_EVENT = struct.Struct(f"={STREAM_ID_BYTES + 8}s8sqq")
-_TYPE = struct.Struct(">HB")
-_KEY = struct.Struct(f"{STREAM_ID_BYTES + KEY_ID_BYTES + 8}s4s")
 _TAKE = POINTER, LONG, POINTER, POINTER, POINTER, POINTER, LONG, LONG, _U64, POINTER
-_ROWS_OF_KEYS = POINTER, POINTER, POINTER, POINTER, POINTER, LONG, POINTER
 
 
 class WalkedEnd(msgspec.Struct, array_like=True, gc=False):
@@ -98,19 +93,18 @@ class _Addresses(dict[bytes, int]):
         self._ends = ends
 
     def __missing__(self, sid: bytes) -> int:
-        address = self[sid] = ctypes.addressof(_first(self._ends[sid]))
-        return address
+        place = self[sid] = ctypes.addressof(address(self._ends[sid]))
+        return place
 
 
 class PlainEvents:
     """Takes rows of the table of events, and moves the ends of their streams."""
 
-    def __init__(self, ends: PackedEnds, types: Mapping[tuple[bytes, int], KeysOf]):
+    def __init__(self, ends: PackedEnds, types: Mapping[tuple[bytes, int], EventType]):
         self._addresses = _Addresses(ends)
-        self._types = b"".join(_TYPE.pack(schema, len(tag)) + tag for tag, schema in types)
-        self.keys_of = list(types.values())
+        self._types = packed_types(types)
+        self.types = list(types.values())
         self._take = LOG_LIBRARY.function("take_plain", *_TAKE, result=LONG)
-        self._rows_of_keys = LOG_LIBRARY.function("rows_of_keys", *_ROWS_OF_KEYS)
         self.frames: Sequence[bytes] = ()
         """Frames of the current rows."""
         self._keys = self._joined = self._starts = self._ends = b""
@@ -119,7 +113,7 @@ class PlainEvents:
         """Let these be the rows that `take` takes of. Each key has the size of a position."""
         self.frames = frames
         self._keys, self._joined = b"".join(keys), b"".join(frames)
-        self._starts = _starts(frames)
+        self._starts = starts_of(frames)
         addresses = self._addresses
         self._ends = array("Q", [addresses[data[STREAM]] for data in frames]).tobytes()
 
@@ -128,8 +122,8 @@ class PlainEvents:
         rows = len(self.frames)
         room = bytearray((rows - first) * _PLAIN_EVENT.size)
         count = self._take(
-            self._types, len(self.keys_of), self._keys, self._joined, self._starts,
-            self._ends, first, rows, position, ctypes.byref(_first(room)),
+            self._types, len(self.types), self._keys, self._joined, self._starts,
+            self._ends, first, rows, position, ctypes.byref(address(room)),
         )  # fmt: skip
         return list(_PLAIN_EVENT.iter_unpack(memoryview(room)[: count * _PLAIN_EVENT.size]))
 
@@ -138,28 +132,8 @@ class PlainEvents:
 
         `of` has the number of the event of each key, among those looked at.
         """
-        packed = [key.encode() for key in keys]
-        if not packed:
-            return []
-        rows = bytearray(len(packed) * _KEY.size)
-        self._rows_of_keys(
-            b"".join(packed), _starts(packed), self._joined,
-            self._starts, array("q", of).tobytes(), len(packed), ctypes.byref(_first(rows)),
-        )  # fmt: skip
-        return list(_KEY.iter_unpack(rows))
-
-
-def _first(data: bytearray) -> ctypes.c_char:
-    """Return a buffer's first byte as a ctypes object, for its address.
-
-    A ctypes array would be a new type for each length.
-    """
-    return ctypes.c_char.from_buffer(data)
-
-
-def _starts(parts: Iterable[bytes]) -> bytes:
-    """Return where each part starts when they are joined, and where the last one ends."""
-    return array("q", accumulate(map(len, parts), initial=0)).tobytes()
+        encoded = [key.encode() for key in keys]
+        return rows_of_keys(encoded, array("q", of), self._joined, self._starts)
 
 
 # --- the walk
@@ -210,7 +184,7 @@ class IndexSearch:
         for number, (version, packed, kind, data_at) in enumerate(taken, first):
             self.versions.append((version, packed))
             try:
-                found = plain.keys_of[kind](plain.frames[number][data_at:])
+                found = plain.types[kind].keys_in(plain.frames[number][data_at:])
             except Exception:
                 read = frame.read(position + number - first, plain.frames[number])
                 assert isinstance(read[-1], bytes)
@@ -255,7 +229,7 @@ class EventWalk:
         self._found = found
         self._ends = PackedEnds(erasing)
         self._erased_until: dict[bytes, int] = {}
-        types = reading.keys_by_type() if LOG_LIBRARY.instruction_set == HAS_SHA256 else None
+        types = reading.plain_types() if LOG_LIBRARY.instruction_set == HAS_SHA256 else None
         self._plain = PlainEvents(self._ends, types) if types else None
         self._expected = 1
         """The position of the next row."""

@@ -26,7 +26,7 @@ from eventlog.core.errors import CorruptLog, EventLogError, KeyGone, LogUnavaila
 from eventlog.core.frame import Frame
 from eventlog.core.keys import NO_KEYS, Keys
 from eventlog.core.records import LeftBehind, RepairReport
-from eventlog.core.rows import seal_record, unseal_record
+from eventlog.core.rows import U64, key_check, seal_record, unseal_record
 from eventlog.core.rules import count
 from eventlog.files import log_directory
 from eventlog.files.datafile import is_there
@@ -40,12 +40,11 @@ from eventlog.lmdb.reading import LogReading, refilled
 from eventlog.lmdb.segment import SegmentId
 from eventlog.lmdb.tables import (
     TABLES,
-    U64,
-    EventRows,
     RequestRecord,
     SegmentRecord,
     StreamRecord,
     load_segment,
+    put_events,
     put_segment,
     scan,
 )
@@ -246,13 +245,13 @@ class _Repair:
     # --- into the new one
 
     def _put(self, txn: Transaction, batch: list[tuple[Frame, bytes]]) -> None:
-        rows = EventRows()
+        frames: list[bytes] = []
+        rows: list[bytes] = []
         for position, (taken, data) in enumerate(batch, start=self._position + 1):
-            moved = frame.moved(position, data)
-            key_rows = self._key_rows(frame.read(position, moved))
-            rows.add(position, moved, key_rows)
+            frames.append(frame.moved(position, data))
+            rows += self._key_rows(frame.read(position, frames[-1]))
             self._streams[taken.stream_id].positions[taken.version] = position
-        rows.put(txn)
+        put_events(txn, self._position, frames, [(row, key_check(row)) for row in rows])
 
     def _key_rows(self, taken: frame.Taken) -> Iterable[bytes]:
         sid, payload = taken[0], taken[-1]

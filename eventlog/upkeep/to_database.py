@@ -18,7 +18,7 @@ from eventlog.core import frame
 from eventlog.core.capabilities import Progress
 from eventlog.core.errors import CorruptLog, LogUnavailable
 from eventlog.core.records import Copied, Heads
-from eventlog.core.rows import KEY_ID_BYTES, seal, unseal, unseal_record
+from eventlog.core.rows import KEY_ID_BYTES, U64, key_check, seal, unseal, unseal_record
 from eventlog.lmdb import tables
 from eventlog.lmdb.file import Transaction
 from eventlog.lmdb.ledger import load_totals
@@ -180,7 +180,7 @@ class CopyToDatabase:
         yield put
 
     def _event(self, txn: Transaction, key: bytes, data: bytes) -> Iterator[Put]:
-        (position,) = tables.U64.unpack(key)
+        (position,) = U64.unpack(key)
         taken = frame.unpack(position, data)
         at, stream = (taken.stream_id, taken.version), self._stream(txn, taken.stream_id)
         archived_at_us = gone_at_us = None
@@ -211,10 +211,10 @@ class CopyToDatabase:
         return self._streams[sid]
 
     def _key(self, _txn: Transaction, key: bytes, check: bytes) -> Iterator[Put]:
-        if check != tables.key_check(key):
+        if check != key_check(key):
             raise CorruptLog("the index of keys is damaged: verify the log")
         sid, rest = _of_stream(key)
-        yield KEYS, (sid, rest[:KEY_ID_BYTES], tables.U64.unpack(rest[KEY_ID_BYTES:])[0])
+        yield KEYS, (sid, rest[:KEY_ID_BYTES], U64.unpack(rest[KEY_ID_BYTES:])[0])
 
     def _stream_end(self, txn: Transaction, sid: bytes, _: bytes) -> Iterator[Put]:
         one, at_us = self._stream(txn, sid), TIME_MIN
@@ -222,7 +222,7 @@ class CopyToDatabase:
             at, data = tables.event_at(txn, sid, one.version)
             if not data:
                 raise CorruptLog("the last event of a stream is missing: verify the log")
-            at_us = frame.unpack(tables.U64.unpack(at)[0], data).recorded_at_us
+            at_us = frame.unpack(U64.unpack(at)[0], data).recorded_at_us
         yield STREAMS, (
             sid, one.name.encode() or None, one.version, one.epoch, one.stored_bytes, one.chain,
             at_us, one.erased_version, one.erased_at_us,
@@ -239,7 +239,7 @@ class CopyToDatabase:
         with suppress(CorruptLog):  # nobody would read it here either
             one = unseal_record(value, tables.SnapshotRecord, "a snapshot")
             told = one.fingerprint.encode(), seal(one.data)
-            yield SNAPSHOTS, (sid, tables.U64.unpack(version)[0], *told)
+            yield SNAPSHOTS, (sid, U64.unpack(version)[0], *told)
 
     def _checkpoint(self, _txn: Transaction, name: bytes, value: bytes) -> Iterator[Put]:
         yield CHECKPOINTS, (name, unseal(value, "a checkpoint", name))

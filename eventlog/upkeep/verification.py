@@ -18,7 +18,7 @@ from eventlog.core.capabilities import Progress
 from eventlog.core.errors import EventLogError, MissingSegment
 from eventlog.core.keys import NO_KEYS
 from eventlog.core.records import Finding, Head, Heads, VerifyReport
-from eventlog.core.rows import KEY_ID_BYTES, unseal, unseal_record
+from eventlog.core.rows import KEY_ID_BYTES, U64, key_check, unseal, unseal_record
 from eventlog.keys.heads import FORMAT, compare_event, compare_log
 from eventlog.lmdb.environment import Environment
 from eventlog.lmdb.erasing import TABLE as ERASURES
@@ -28,14 +28,12 @@ from eventlog.lmdb.opening import KEYS_ROW, Files, FormatRecord, load_keys_ident
 from eventlog.lmdb.reading import check_entry
 from eventlog.lmdb.segment import ArchiveBlock, SegmentId, walk
 from eventlog.lmdb.tables import (
-    U64,
     ErasureRecord,
     RequestRecord,
     SegmentRecord,
     SnapshotRecord,
     StreamRecord,
     event_at,
-    key_check,
     scan,
     stream_records,
     unpack_segment,

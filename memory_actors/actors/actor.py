@@ -296,9 +296,10 @@ class Actor(Generic[S]):
         A command with many or large ones lets the loop breathe in between.
         """
         prepared: list[Prepared] = []
-        weight = 0
+        weight, registry = 0, self._log.registry
+        meta = registry.packed_meta(request.meta)
         for event in decided:
-            prepared.append(self._log.registry.prepare(event, request.meta))
+            prepared.append(registry.prepare(event, meta))
             weight += EVENT_WEIGHT_BYTES + len(prepared[-1].raw)
             if weight > SLICE_WEIGHT_BYTES:
                 weight = 0

@@ -246,13 +246,14 @@ class PackedRows(Mapping[str, R]):
 class RowsMutation(Generic[R]):
     """Rows that change in place."""
 
-    __slots__ = ("_base", "_changes", "_form", "_keys", "_len")
+    __slots__ = ("_base", "_changes", "_form", "_is_whole", "_keys", "_len")
 
     def __init__(self, form: Form[R], base: _Base[R], changes: Any, keys: Any, count: int):
         self._form = form
         self._base = base
         self._changes = changes.mutate()
         self._keys = None if keys is None else keys.mutate()
+        self._is_whole = base.count == 0  # as in a replay: the changes are all rows
         self._len = count
 
     def __contains__(self, memory_id: str) -> bool:
@@ -267,13 +268,13 @@ class RowsMutation(Generic[R]):
 
     def get(self, memory_id: str) -> R | None:
         """Return a row by its id, None if it is not there."""
-        row: R | None = self._changes.get(memory_id, _UNCHANGED)
+        row: R | None = self._changes.get(memory_id, None if self._is_whole else _UNCHANGED)
         return self._base.get(memory_id) if row is _UNCHANGED else row
 
     def __setitem__(self, memory_id: str, row: R) -> None:
         before = self._changes.get(memory_id, _UNCHANGED)
         if before is _UNCHANGED:
-            self._len += not self._base.has(memory_id)
+            self._len += self._is_whole or not self._base.has(memory_id)
         elif before is None:
             self._len += 1
         else:

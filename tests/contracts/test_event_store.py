@@ -128,7 +128,7 @@ async def test_one_of_many_racing_for_a_version_wins(store: EventStore):
 
 
 async def test_an_event_prepared_beforehand_is_appended_as_it_is(store: EventStore):
-    prepared = registry.prepare(Noted("ahead"), {"by": "me"})
+    prepared = registry.prepare(Noted("ahead"), registry.packed_meta({"by": "me"}))
     assert isinstance(prepared, Prepared)
 
     await store.append("s", [prepared], 0)

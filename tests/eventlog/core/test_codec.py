@@ -122,7 +122,7 @@ def test_old_events_pass_through_each_upcaster_in_turn():
     def rename(fields: dict[str, Any]) -> dict[str, Any]:
         return {"content": fields["text"]}
 
-    old = noting().prepare(Noted("four"), {"by": "me"}).raw
+    old = noting().prepare(Noted("four"), noting().packed_meta({"by": "me"})).raw
     newer = (0).to_bytes(2, "big") + msgspec.msgpack.encode({"content": "three"})
 
     assert registry.decode("noted", 1, old)[0] == Renamed("four", 4)

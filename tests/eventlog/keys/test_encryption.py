@@ -25,13 +25,13 @@ from eventlog import (
     repair,
 )
 from eventlog.core import frame
+from eventlog.core.rows import U64
 from eventlog.keys import keyfile
 from eventlog.keys.keyfile import KeyFile
 from eventlog.lmdb import ledger
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.erasing import Erasing
 from eventlog.lmdb.opening import STORE_FORMAT
-from eventlog.lmdb.tables import U64
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +103,7 @@ async def test_an_event_that_is_not_encrypted_is_refused(tmp_path: Path) -> None
     """Whoever has no key cannot put words into anybody's mouth."""
     async with opened(tmp_path / "log") as log:
         await fill(log)
-        prepared = registry.prepare(Keyed("forged"), {})
+        prepared = registry.prepare(Keyed("forged"))
 
     def forge(env: Environment, txn: Any) -> None:
         taken = frame.unpack(2, row(env, txn, 2))
@@ -275,7 +275,7 @@ async def test_a_repeated_append_reads_as_asked(
         await fill(log)
         monkeypatch.setattr(frame, "pack", pack)
         with monkeypatch.context() as patched:
-            patched.setattr(ledger.EventRows, "add", lambda *_: 1 / 0)
+            patched.setattr(ledger, "put_events", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 await log.append("s", [Keyed("first")], 6)
         await log.append("s", [Keyed("second")], 6)

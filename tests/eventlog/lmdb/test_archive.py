@@ -24,10 +24,11 @@ from eventlog import (
     StorageFailed,
 )
 from eventlog.core import frame
+from eventlog.core.rows import U64
 from eventlog.lmdb import archive, segment, tables
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.segment import SegmentId
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 

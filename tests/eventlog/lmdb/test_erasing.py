@@ -18,10 +18,11 @@ from eventlog import (
     StorageFailed,
 )
 from eventlog.core import frame
+from eventlog.core.rows import U64
 from eventlog.lmdb import segment
 from eventlog.lmdb.archive import Archive
 from eventlog.lmdb.erasing import Erasing
-from eventlog.lmdb.tables import TABLES, U64, scan
+from eventlog.lmdb.tables import TABLES, scan
 
 pytestmark = pytest.mark.anyio
 

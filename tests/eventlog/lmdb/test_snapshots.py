@@ -9,7 +9,8 @@ from contracts.stores import Counted, registry
 
 from eventlog import Environment, EventLog, Snapshot
 from eventlog.core import frame
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.core.rows import U64
+from eventlog.lmdb.tables import TABLES
 
 pytestmark = pytest.mark.anyio
 

@@ -20,15 +20,21 @@ pytestmark = pytest.mark.anyio
 async def test_a_batch_ends_at_1024_events_or_4_mib(
     tmp_path: Path, appends: int, events: int, random_bytes: int
 ):
-    go_on = threading.Event()
+    holding, go_on = threading.Event(), threading.Event()
+
+    def hold(_txn: object) -> None:
+        holding.set()
+        go_on.wait(10)
+
     async with EventLog.open(tmp_path, registry) as log:
         note = log.registry.prepare(Noted(os.urandom(random_bytes).hex()))
-        held = asyncio.ensure_future(log._intake.submit(lambda _txn: go_on.wait(10)))
+        held = asyncio.ensure_future(log._intake.submit(hold))
+        await asyncio.to_thread(holding.wait)
         queued = [log.append(f"s{n}", [note] * events, 0) for n in range(appends)]
         asyncio.get_running_loop().call_later(0.1, go_on.set)
         await asyncio.gather(held, *queued)
 
-        assert log.statistics().batches == 3
+        assert log.statistics().batches == 1 + 3
 
 
 async def test_a_job_failing_half_way_fails_alone(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Rows of events that are taken many at a time: the report is the one that Python alone gives.
+"""Events that are packed, read and checked many at a time: as Python alone does it.
 
 Each example damages a row of a real log, has it verified both ways, and puts the row back.
 """
@@ -20,11 +20,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from eventlog import EventLog, EventRegistry, VerifyReport
-from eventlog.core import frame
+from eventlog.core import frame, plain_events
 from eventlog.core.compiled import HAS_SHA256, LOG_LIBRARY
-from eventlog.core.rows import key_rows, seal_record
+from eventlog.core.errors import EventLogError
+from eventlog.core.plain_events import Run, packed
+from eventlog.core.rows import U64, key_check, key_rows, seal_record
 from eventlog.keys import keyfile
-from eventlog.lmdb.tables import U64, ErasureRecord, key_check
+from eventlog.lmdb.tables import ErasureRecord
 from eventlog.upkeep import event_walk
 from eventlog.upkeep.event_walk import END, PackedEnds, PlainEvents
 from eventlog.upkeep.verification import Verification
@@ -84,6 +86,7 @@ class Opened:
 
     def __init__(self, log: EventLog):
         self.log = log
+        log._reading._archive._loop_thread = None  # it is read here
         self.rows: dict[str, list[tuple[bytes, bytes]]] = {}
         with log._env.read() as txn:
             for table in TABLES:
@@ -116,13 +119,28 @@ class Opened:
         return Verification(self.log._files, None).run()
 
     def reports(self) -> tuple[VerifyReport, int]:
-        """Return the report and how many rows were taken; it is the same without the library."""
+        """Return the report and how many rows were taken.
+
+        The report, and what is read of the streams, are the same without the library.
+        """
         with taking() as taken:
-            report = self.report()
+            report, read = self.report(), self.read()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(LOG_LIBRARY, "instruction_set", 0)
             assert self.report() == report
+            assert self.read() == read
         return report, sum(taken)
+
+    def read(self) -> list[object]:
+        """Return the events of each stream, or the error of reading them."""
+        found: list[object] = []
+        for stream in "abcd":
+            try:
+                with self.log._env.read() as txn:
+                    found.append(self.log._reading.stream_events(txn, stream, 0, 99, "mark"))
+            except (EventLogError, UnicodeDecodeError) as error:
+                found.append((type(error), str(error)))
+        return found
 
     @property
     def plain(self) -> int:
@@ -160,6 +178,7 @@ def taken_however_few() -> Iterator[None]:
     """Let no plain row be left to Python because those around it are not plain."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_walk, "FEW", 1)
+        patch.setattr(plain_events, "FEW", 1)
         yield
 
 
@@ -348,12 +367,35 @@ def test_rows_of_keys_are_those_that_python_makes(keys: list[str]):
     assert rows == [(row, key_check(row)) for row in key_rows(sid, keys, version, None)]
 
 
+texts = st.text(max_size=40) | st.just("long " * 900)
+events = st.lists(st.builds(Noted, texts, st.lists(st.text(max_size=20), max_size=3)), min_size=1)
+
+
+@needs_c
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), events), min_size=1, max_size=6),
+    st.integers(0, 2**64 - 1000) | st.integers(0, 9),
+)
+def test_frames_are_those_that_python_packs(appends: list[tuple[str, list[Noted]]], position: int):
+    runs = [
+        Run([REGISTRY.prepare(one) for one in batch], stream.encode() * 16, number, -number, None)
+        for number, (stream, batch) in enumerate(appends)
+    ]
+    chains = {run.sid: frame.chain_start(run.sid) for run in runs}
+    chains_of_python = dict(chains)
+    with pytest.MonkeyPatch.context() as patch:
+        found = packed(runs, position, chains)
+        patch.setattr(LOG_LIBRARY, "instruction_set", 0)
+        assert packed(runs, position, chains_of_python) == found
+    assert chains == chains_of_python
+
+
 @needs_c
 def test_no_position_has_more_than_64_bits(log: Opened):
     """Behind the last one there is none, and not the first one again."""
     _, data = log.rows["events"][0]
     ends = PackedEnds({})
-    plain = PlainEvents(ends, log.log._reading.keys_by_type())
+    plain = PlainEvents(ends, log.log._reading.plain_types())
     plain.look_at([bytes(8)], [resealed(bytes(8), data)])
 
     assert plain.take(0, 1 << 64) == []

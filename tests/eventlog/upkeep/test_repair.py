@@ -17,9 +17,9 @@ from eventlog import (
     RepairReport,
     repair,
 )
+from eventlog.core.rows import U64
 from eventlog.files.log_directory import Tail
 from eventlog.lmdb.ledger import Ledger
-from eventlog.lmdb.tables import U64
 
 pytestmark = pytest.mark.anyio
 

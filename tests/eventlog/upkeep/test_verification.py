@@ -19,9 +19,9 @@ from eventlog import (
     VerifyReport,
 )
 from eventlog.core import frame
-from eventlog.core.rows import key_id, seal, seal_record, unseal_record
+from eventlog.core.rows import U64, key_id, seal, seal_record, unseal_record
 from eventlog.lmdb.file import Transaction
-from eventlog.lmdb.tables import TABLES, U64, StreamRecord
+from eventlog.lmdb.tables import TABLES, StreamRecord
 
 pytestmark = pytest.mark.anyio
 

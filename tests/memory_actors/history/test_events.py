@@ -8,7 +8,7 @@ import pytest
 from support.fakes import FakeClock
 
 from eventlog import CorruptLog, EventLog, to_datetime
-from eventlog.lmdb.tables import U64
+from eventlog.core.rows import U64
 from memory_actors import InvalidInputError, LogEntry
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,8 @@ import anyio.to_thread
 import pytest
 
 from eventlog import Environment, LogUnavailable, StorageFailed
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.core.rows import U64
+from eventlog.lmdb.tables import TABLES
 from memory_actors import MemorySystem, repair_store, verify_store
 from memory_actors.base.api_keys import KeyStore
 from memory_actors.upkeep.offline import copying

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from eventlog import CorruptLog, Environment, EventLog
-from eventlog.lmdb.tables import TABLES, U64
+from eventlog.core.rows import U64
+from eventlog.lmdb.tables import TABLES
 from memory_actors import Item, QuarantinedError, Reach
 from memory_actors.kinds import long_term, user_state
 from memory_actors.kinds.entity.events import EntityUpdated
