@@ -103,7 +103,7 @@ def test_search_narrows_and_explains_as_retrieve_does(program) -> None:
     assert found("--since", "2025-01-01") == ["drank black tea"]
     assert found("--until", "2025-01-01") == ["drank green tea"]
     assert found("--as-of", "2020-01-01") == []
-    assert found("--token-budget", "8") == found()[:1]
+    assert found("--token-budget", "10") == found()[:1]
     assert len(found("--no-summaries", "--diversity", "0.5")) == 2
     assert found("--min-score", "1") == [] or len(found("--min-score", "1")) < 2
     assert len(found("--weights", '{"words": 0}', "--reference-time", "2024-05-02")) == 2

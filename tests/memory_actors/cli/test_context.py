@@ -19,7 +19,7 @@ SHOWN = "## Tastes\n\n- likes green tea\n- plays the piano\n- lives in Bern\n"
 def test_an_add_says_how_large_the_document_is(program) -> None:
     said = program.ok("context", "add", "two words")
     assert "add: mem_" in said
-    assert "MEMORY.md size: 4 tokens (1,500 limit)\nRemaining capacity: 1,496 tokens" in said
+    assert "MEMORY.md size: 5 tokens (1,500 limit)\nRemaining capacity: 1,495 tokens" in said
     receipt = program.json("context", "add", "-", "--document", "n.md", stdin="from stdin\n")
     assert (receipt["document"], receipt["tokens"], receipt["archived"]) == ("n.md", 4, [])
     assert program.ok("context", "show", "--document", "n.md") == "- from stdin\n"
@@ -55,19 +55,19 @@ def test_the_archive_is_listed_searched_and_restored(program, tastes) -> None:
 
 
 def test_over_the_limits_people_are_warned_and_refused(program) -> None:
-    result = program("context", "add", "word " * 1600)
+    result = program("context", "add", "note " * 1600)
     assert result.exit_code == 0
     assert "approaching soft limit (1,500 tokens). Consider archiving." in result.stderr
-    error = program.refused("context", "add", "word " * 400)
+    error = program.refused("context", "add", "note " * 400)
     assert error == {
         "type": "ContextLimitError",
         "message": "MEMORY.md exceeds hard limit (2,000 tokens). Archive before continuing",
     }
-    assert "Archived: mem_" in program.ok("context", "add", "word " * 400, "--auto-archive")
+    assert "Archived: mem_" in program.ok("context", "add", "note " * 400, "--auto-archive")
     sized = program.json("context", "size")
     assert sized.pop("note") is None
     assert sized == {
-        "document": "MEMORY.md", "tokens": 430, "soft_limit": 1500, "hard_limit": 2000,
-        "remaining": 1070,
+        "document": "MEMORY.md", "tokens": 410, "soft_limit": 1500, "hard_limit": 2000,
+        "remaining": 1090,
     }  # fmt: skip
-    assert "Remaining capacity: 1,070 tokens" in program.ok("context", "size")
+    assert "Remaining capacity: 1,090 tokens" in program.ok("context", "size")

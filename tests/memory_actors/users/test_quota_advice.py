@@ -157,7 +157,7 @@ async def test_an_overlong_entry_does_not_advise_archiving(open_memory) -> None:
         await context.add("", "a few words")
         said = await refusal(context.add("", "word " * 40), ContextLimitError)
         assert "exceeds hard limit (20 tokens). What is new takes" in said
-        said = await refusal(context.add("", "word " * 14), ContextLimitError)
+        said = await refusal(context.add("", "word " * 10), ContextLimitError)
         assert said.endswith("exceeds hard limit (20 tokens). Archive before continuing")
     async with open_memory(tiers=pro(SMALL)) as memory:
         said = await refusal(memory.user("u").context.add("", "x" * 200))
