@@ -326,6 +326,7 @@ _SPELT_OTHERWISE: Final = frozenset(
 )
 """Not in the index, or in American spelling there."""
 
+UNIT_LETTERS: Final = 2  # km, pm, k: the index may join one to its number
 NAMES_MAX: Final = 256
 """Of whom facts speak: most of a user's are about a few."""
 
@@ -377,5 +378,8 @@ def _names(who: tuple[str, ...]) -> Words:
 def _indexed(words: Words) -> Words:
     """Return the stems that are in the keyword index as they are here."""
     return frozenset(
-        word for word in words if word.isascii() and word.isalpha() and word not in _SPELT_OTHERWISE
+        word
+        for word in words
+        if len(word) > UNIT_LETTERS and word.isascii() and word.isalpha()
+        if word not in _SPELT_OTHERWISE
     )
