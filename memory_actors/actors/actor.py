@@ -49,7 +49,6 @@ from memory_actors.actors.asking import (
     tentative,
     unavailable,
 )
-from memory_actors.base.calls import here, step
 from memory_actors.base.errors import (
     MemoryActorsError,
     QuarantinedError,
@@ -58,6 +57,7 @@ from memory_actors.base.errors import (
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.settings import DEADLINE_S
 from memory_actors.base.streams import user_of
+from memory_actors.base.tracing import here, step
 
 MAILBOX_MAX = 1024  # asks of one user: beyond that callers wait within their deadline
 SLICE_WEIGHT_BYTES = 64 << 10  # encoded before the loop gets its turn: about 3 ms with compression

@@ -159,7 +159,7 @@ class QueuedRequest:
     alarm: "asyncio.TimerHandle"
     """Tells who waits that the deadline has passed."""
     caller: object
-    """The mark of who asks, for whoever traces. See calls.py."""
+    """The mark of who asks, for whoever traces. See tracing.py."""
 
     def settle(self, outcome: Reply | Exception) -> None:
         """Answer the caller, if they still wait."""

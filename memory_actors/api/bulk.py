@@ -21,7 +21,7 @@ from memory_actors.api.forgetting import KEY_BYTES
 from memory_actors.api.reads import UserReads
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate
-from memory_actors.base.on import origins_of
+from memory_actors.base.origins import origins_of
 from memory_actors.base.records import Memory, MemoryType, Receipt, Trust
 from memory_actors.base.validation import check_count, check_name, check_names
 from memory_actors.kinds import provenance

@@ -10,7 +10,7 @@ from memory_actors.api.forgetting import KEY_BYTES, forget, forget_gone, meant, 
 from memory_actors.api.reads import UserReads
 from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError, NotFoundError
-from memory_actors.base.on import origins_of
+from memory_actors.base.origins import origins_of
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import Forgotten, ForgottenFact, Hold, Purged, Retained
 from memory_actors.kinds import account

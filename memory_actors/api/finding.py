@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from memory_actors.base.errors import InvalidInputError, NotFoundError
 from memory_actors.base.filters import Predicate, predicate
-from memory_actors.base.on import Wanted, wanted
+from memory_actors.base.origins import Wanted, wanted
 from memory_actors.base.records import MemoryType, Time, Trust
 from memory_actors.base.validation import (
     check_member,

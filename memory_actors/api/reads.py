@@ -21,7 +21,7 @@ from memory_actors.api.user_context import UserContext
 from memory_actors.base import validation
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
-from memory_actors.base.on import wanted
+from memory_actors.base.origins import wanted
 from memory_actors.base.records import (
     HistoryEntry,
     Hit,

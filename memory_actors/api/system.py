@@ -29,7 +29,8 @@ from memory_actors.api.user import UserMemory
 from memory_actors.api.wiring import OpenLog, Place, Wired, alone, wired
 from memory_actors.base.background_tasks import end_tasks
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.on import On, Then, origin
+from memory_actors.base.on import On, Then
+from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Time, Trust
 from memory_actors.base.reports import (
     CompactionProgress,

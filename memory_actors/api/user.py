@@ -15,7 +15,7 @@ from memory_actors.api.user_context import UserContext
 from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import predicate
-from memory_actors.base.on import origin
+from memory_actors.base.origins import origin
 from memory_actors.base.records import (
     Item,
     Memory,

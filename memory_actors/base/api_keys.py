@@ -33,6 +33,7 @@ from eventlog import SettingStore
 from eventlog.files.datafile import MADE, make_directory, open_regular, read_bytes, write_whole
 from memory_actors.base.errors import InvalidInputError, KeyFileError, NotFoundError
 from memory_actors.base.records import Tier
+from memory_actors.base.shared_setting import SharedSetting
 from memory_actors.base.validation import check_member, check_name
 
 FILE, LOCK, SETTING = "api_keys.json", "api_keys.lock", "api keys"
@@ -374,25 +375,3 @@ class WithSessionKey(KeyStore):
     def find(self, token: str) -> ApiKey | None:
         """Return the key that a token is, None for none."""
         return self._session_key if matches(token, self._session_key) else super().find(token)
-
-
-class SharedSetting:
-    """One setting of a store, as a file would be used: its methods wait. Not for the loop itself.
-
-    Create it on the loop that the store is open on.
-    """
-
-    def __init__(self, store: SettingStore, name: str):
-        self.store = store
-        self.name = name
-        self._loop = asyncio.get_running_loop()
-
-    def load(self) -> bytes | None:
-        """Return the value, None if there is none."""
-        call = self.store.load_setting(self.name)
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
-
-    def save(self, value: bytes, expected: bytes | None) -> bool:
-        """Save a value over the expected one, and say whether it is there now."""
-        call = self.store.save_setting(self.name, value, expected=expected)
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()

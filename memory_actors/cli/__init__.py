@@ -53,7 +53,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "The past": {"log": "why replay diff history log"},
     "In and out": {"keeping": "import export"},
-    "Serving": {"serve": "serve ui keys", "mcp": "mcp agent"},
+    "Serving": {"serve": "serve ui keys", "mcp": "mcp", "agent": "agent"},
     "The store": {
         "log": "stats verify",
         "keeping": "backup copy repair heads heads-key model",

@@ -17,9 +17,9 @@ import platformdirs
 from eventlog.core import logs
 from memory_actors.api.parts import Opening
 from memory_actors.api.user import UserMemory
-from memory_actors.base import calls
 from memory_actors.base.errors import ModelInstallError, NotFoundError, NotOfferedError
 from memory_actors.base.settings import Settings
+from memory_actors.base.tracing import watch
 from memory_actors.cli.options import (
     DATA_VARIABLE,
     DEFAULT_USER,
@@ -58,7 +58,7 @@ async def opened(app: App, *, create: bool = False) -> AsyncIterator[MemorySyste
     if not create:
         check_store(app)
     if not app.json:
-        calls.watch(_Preparing())
+        watch(_Preparing())
     async with opening(app, alerts=[CallbackSink(_tell)]) as memory:
         if not create:
             await note_unknown(app, memory)

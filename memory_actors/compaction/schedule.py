@@ -25,9 +25,9 @@ from eventlog import EventLogError, SettingStore
 from eventlog.core.logs import get_logger
 from eventlog.core.records import to_datetime
 from eventlog.files.datafile import read_bytes, write_whole
-from memory_actors.base.api_keys import SharedSetting
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.privacy import reason
+from memory_actors.base.shared_setting import SharedSetting
 
 JITTER_S = 600.0
 NAP_S_MAX = 60.0

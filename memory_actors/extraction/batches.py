@@ -11,10 +11,10 @@ it are at least as trusted.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from memory_actors.base.calls import ASKED, CALL
+from memory_actors.base.client_call import ASKED, CALL
 from memory_actors.base.errors import NotFoundError
 from memory_actors.base.filters import parsed
-from memory_actors.base.on import wanted
+from memory_actors.base.origins import wanted
 from memory_actors.base.paths import ESCAPE
 from memory_actors.base.records import Hit, Memory, Trust, least
 from memory_actors.extraction.protocol import Conversation, KnownFact, Spoken

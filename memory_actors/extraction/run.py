@@ -16,7 +16,7 @@ from anyio import to_thread
 from eventlog import Recorded
 from eventlog.core.records import to_datetime
 from memory_actors.base import errors, validation
-from memory_actors.base.on import Origins
+from memory_actors.base.origins import Origins
 from memory_actors.base.records import Item, Metadata
 from memory_actors.base.reports import Extraction, ProposedFact, Undone
 from memory_actors.base.validation import check_count, check_name

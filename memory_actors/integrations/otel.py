@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from memory_actors.api.operations import OPERATIONS, OWNERS, Operation
-from memory_actors.base import calls
 from memory_actors.base.errors import InvalidInputError, importing
 from memory_actors.base.package import version
 from memory_actors.base.privacy import hashed
 from memory_actors.base.records import JsonObject
+from memory_actors.base.tracing import watch
 from memory_actors.sharing import remote
 from memory_actors.users.handles.redacting import Redacting, redacting
 
@@ -104,10 +104,10 @@ def instrument(
     replaced = [
         _replace(owner, OPERATIONS[name], tracing) for name in CONVENTION for owner in _owners(name)
     ]
-    calls.watch(tracing)
+    watch(tracing)
 
     def end() -> None:
-        calls.watch(None)
+        watch(None)
         for put_back in replaced:
             put_back()
         _instrumented.clear()

@@ -25,7 +25,7 @@ import anyio.to_thread
 import msgspec
 
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.on import origin
+from memory_actors.base.origins import origin
 from memory_actors.base.records import Trust
 from memory_actors.base.validation import check_choice, check_name
 from memory_actors.interchange.adding import Adder

@@ -49,7 +49,7 @@ from memory_actors.api.user import TAKES
 from memory_actors.base import validation
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.json_text import without_halves
-from memory_actors.base.on import Origins, checked, origin
+from memory_actors.base.origins import Origins, checked, origin
 from memory_actors.base.records import Item, JsonObject, Memory, MemoryType, Origin
 from memory_actors.base.reports import ForgottenFact
 from memory_actors.interchange.noting import SourceReading, datetime_of, field_note, micros_of

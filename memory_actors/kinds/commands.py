@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from eventlog import Dropped, Recorded
 from memory_actors.base.errors import InvalidInputError
 from memory_actors.base.filters import Predicate
-from memory_actors.base.on import Origins, meta_of
+from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.records import Metadata, Right
 from memory_actors.kinds.effects import Event
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eventlog import Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.on import Origins, meta_of
+from memory_actors.base.origins import Origins, meta_of
 from memory_actors.base.quota import Limits
 from memory_actors.kinds import long_term, review
 from memory_actors.kinds.commands import Command, Outside, Restore

@@ -14,7 +14,7 @@ import msgspec
 
 from eventlog import Recorded
 from memory_actors.base.errors import MemoryActorsError, NotFoundError
-from memory_actors.base.on import Origins
+from memory_actors.base.origins import Origins
 from memory_actors.base.records import Metadata
 from memory_actors.kinds import (
     context,

@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from eventlog import Dropped, EventRegistry, Recorded
 from eventlog.core.records import AnyRecorded
-from memory_actors.base.on import Origins, decoded, merged, origins_of
+from memory_actors.base.origins import Origins, decoded, merged, origins_of
 from memory_actors.base.records import UNSAID, Trust
 from memory_actors.kinds.commands import Add, Command, Restore
 from memory_actors.kinds.effects import BEGINS, ENDS, Effect, Event, effect, says

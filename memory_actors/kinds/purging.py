@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from eventlog import Dropped, Recorded
 from eventlog.core.records import DAY_US
-from memory_actors.base.on import Origins, matches, origins_of
+from memory_actors.base.origins import Origins, matches, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import UNSAID, Right, Trust
 from memory_actors.base.settings import RetentionRule

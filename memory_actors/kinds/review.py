@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from eventlog import EventRegistry, Recorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.on import Origins, origins_of
+from memory_actors.base.origins import Origins, origins_of
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import OnDuplicate
 from memory_actors.kinds.commands import Add

@@ -10,7 +10,7 @@ from eventlog import Decider, Dropped, Recorded
 from eventlog.core.logs import get_logger
 from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import NotFoundError
-from memory_actors.base.on import matches
+from memory_actors.base.origins import matches
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import QuotaUse, Tier
 from memory_actors.kinds import (

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from eventlog.core.records import to_datetime
 from memory_actors.base.filters import FilterPart
-from memory_actors.base.on import Wanted
+from memory_actors.base.origins import Wanted
 from memory_actors.base.records import Order
 from memory_actors.base.tokens import CalibratedEstimate, TokenCounter
 from memory_actors.base.weights import Weights

@@ -14,7 +14,7 @@ import msgspec
 
 from eventlog import Dropped, EventStore, Recorded
 from eventlog.core.records import AnyRecorded, OnDropped, to_datetime
-from memory_actors.base.calls import CALL
+from memory_actors.base.client_call import CALL
 from memory_actors.base.records import HistoryEntry, Memory, least
 from memory_actors.kinds.kind import Found
 from memory_actors.kinds.past import Events

@@ -23,7 +23,7 @@ from eventlog import MeasuredStore, OnDropped, require
 from memory_actors.api.operations import member_of
 from memory_actors.api.system import MemorySystem, PastMemory, past_memory
 from memory_actors.api.user import UserMemory
-from memory_actors.base.calls import ASKED, ClientCall
+from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import DeadlineExceededError, InvalidInputError, UnavailableError
 from memory_actors.base.on import On, Then
 from memory_actors.base.records import AsOf

@@ -16,7 +16,8 @@ from eventlog.core.records import OnDropped
 from memory_actors.api.parts import Opening
 from memory_actors.base.context_documents import DEFAULT_DOCUMENT
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.on import On, origin
+from memory_actors.base.on import On
+from memory_actors.base.origins import origin
 from memory_actors.base.records import AsOf, Hit, Hits, Trust
 from memory_actors.base.reports import Moment
 from memory_actors.base.validation import check_name, check_subjects

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from eventlog import Recorded, replay
 from eventlog.core.subscription import version_at
 from memory_actors.actors.asking import Reply
-from memory_actors.base.calls import CALL
+from memory_actors.base.client_call import CALL
 from memory_actors.base.on import On
 from memory_actors.history.past_user import PastUser
 from memory_actors.kinds.snapshots import fold_start

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from eventlog import EventLogError, Progress
 from eventlog.core.logs import get_logger
 from memory_actors.base.errors import GlobalQuotaExceededError, InvalidInputError, MemoryActorsError
-from memory_actors.base.on import On, Origins, matches
+from memory_actors.base.on import On
+from memory_actors.base.origins import Origins, matches
 from memory_actors.base.privacy import hashed, reason
 from memory_actors.base.records import Trust
 from memory_actors.base.reports import Purged, PurgeReport

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from memory_actors.integrations.coding_agents import FIX, SUMMARY, projects
 from memory_actors.integrations.coding_agents.hosts import HOSTS, Moment
 from memory_actors.integrations.coding_agents.projects import Project, project_of
-from memory_actors.sharing.asking import OwnerConnection, OwnerFailed, OwnerHandle
+from memory_actors.sharing.stdlib_client import OwnerConnection, OwnerFailed, OwnerHandle
 
 START_TOKENS: Final = 2_000
 PROMPT_TOKENS: Final = 800

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from eventlog import Recorded
 from eventlog.core.records import AnyRecorded
 from memory_actors.base.errors import InvalidInputError
-from memory_actors.base.on import merged, origins_of
+from memory_actors.base.origins import merged, origins_of
 from memory_actors.base.quota import Limits, refuse_bytes, refuse_count
 from memory_actors.base.records import UNSAID
 from memory_actors.kinds import compacting

@@ -29,8 +29,8 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from memory_actors.base.calls import here, step
 from memory_actors.base.errors import EmbedderError
+from memory_actors.base.tracing import here, step
 from memory_actors.search.dot_products import coded_units
 from memory_actors.search.embedding.embedder_thread import (
     LEAVE_S_MAX,
@@ -66,7 +66,7 @@ class _Wanted:
     text: str
     callers: "list[asyncio.Future[Outcome]]" = field(default_factory=list)
     marks: list[object] = field(default_factory=list)
-    """One mark for each caller, for tracing. See calls.py."""
+    """One mark for each caller, for tracing. See tracing.py."""
 
     def settle(self, outcome: Outcome) -> None:
         for caller in self.callers:

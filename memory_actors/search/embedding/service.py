@@ -11,11 +11,11 @@ import numpy as np
 from eventlog import Checkpoint, DerivingStore, EventLogError, EventStore, Keys
 from eventlog.core.logs import get_logger
 from memory_actors.base.background_tasks import left_quietly
-from memory_actors.base.calls import here, step
 from memory_actors.base.errors import EmbedderError, ModelMismatchError, WrongVectorsError
 from memory_actors.base.privacy import reason
 from memory_actors.base.settings import DEADLINE_S, Settings
 from memory_actors.base.statistics import EmbeddingStatistics
+from memory_actors.base.tracing import here, step
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.kinds.passages import composed, text_digest
 from memory_actors.search.embedding.batcher import Batcher

@@ -25,7 +25,7 @@ from eventlog import EventLogError, OnDropped, Progress, SettingStore, require
 from eventlog.core.logs import get_logger
 from eventlog.core.waiting import to_the_end
 from memory_actors.api.system import PastMemory, past_memory
-from memory_actors.base.calls import ASKED, ClientCall
+from memory_actors.base.client_call import ASKED, ClientCall
 from memory_actors.base.errors import (
     MemoryActorsError,
     MovedError,

@@ -18,8 +18,9 @@ from eventlog.core.records import AnyRecorded
 from eventlog.core.waiting import settle
 from memory_actors.actors.asking import Reply, Request
 from memory_actors.actors.runtime import ActorUse, Runtime
-from memory_actors.base.calls import ASKED, CALL
-from memory_actors.base.on import On, merged
+from memory_actors.base.client_call import ASKED, CALL
+from memory_actors.base.on import On
+from memory_actors.base.origins import merged
 from memory_actors.base.quota import Limits
 from memory_actors.base.records import MemoryType, Origin, Right
 from memory_actors.base.settings import Settings

@@ -119,7 +119,7 @@ NAMED_BY_USERS = {
     "eventlog/keys/heads.py": "a file of heads may come down a pipe",
     "eventlog/keys/cryptography.py": "so may a key to sign with",
     "memory_actors/base/package.py": "part of the package",
-    "memory_actors/sharing/asking.py": "looks at a file by itself, for hooks that load little",
+    "memory_actors/sharing/stdlib_client.py": "looks at a file itself: hooks load little",
     "memory_actors/integrations/coding_agents/hook.py": "/dev/null",
     "memory_actors/integrations/coding_agents/installing.py": "part of the package",
     "memory_actors/integrations/coding_agents/projects.py": "makes files of its own name and mode",

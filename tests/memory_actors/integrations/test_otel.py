@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from memory_actors import InvalidInputError, NotFoundError, UserMemory
 from memory_actors.api.operations import OPERATIONS
-from memory_actors.base import calls
+from memory_actors.base import tracing
 from memory_actors.base.privacy import hashed
 from memory_actors.integrations.otel import CONVENTION, DURATION, instrument
 
@@ -202,5 +202,5 @@ async def test_nothing_is_left_when_it_ends(open_memory: Any, captures: bool) ->
     async with open_memory() as memory:
         await memory.user("ada").add("likes tea")
     assert traced.kept.get_finished_spans() == ()
-    assert calls.here() is None
+    assert tracing.here() is None
     assert UserMemory.add is before

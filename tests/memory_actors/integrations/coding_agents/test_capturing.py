@@ -52,7 +52,7 @@ from memory_actors.integrations.coding_agents.transcripts import (
 )
 from memory_actors.integrations.mcp.clients import config_path
 from memory_actors.search.model.installed import MODEL_DIR_VARIABLE, models_dir
-from memory_actors.sharing.asking import OwnerFailed
+from memory_actors.sharing.stdlib_client import OwnerFailed
 from memory_actors.users.handles.episodes import Episodes
 from tests.memory_actors.server.helpers import serving, until
 
