@@ -61,7 +61,7 @@ def run(events: int, options: Options) -> Report:
     rows = []
     with scratch(options) as directory:
         for producers in PRODUCERS:
-            rows += _compare(directory, _workload(producers, events, options.seed), options.runs)
+            rows += _compare(directory, workload_of(producers, events, options.seed), options.runs)
         about = facts(directory, options, PACKAGES, events_max=events, payload=f"{PAYLOAD_BYTES} B")
     columns = [
         "subject", "producers", "events", "events/s", "slowest run", "fastest run", "p50 ms",
@@ -78,7 +78,8 @@ NOTES = (
 )
 
 
-def _workload(producers: int, events: int, seed: int) -> Workload:
+def workload_of(producers: int, events: int, seed: int) -> Workload:
+    """Return about `events` events of one size, shared by the producers."""
     rng = random.Random(seed)
     each = max(1, min(EVENTS_EACH_MAX, events // producers))
     content = "x" * (PAYLOAD_BYTES - 150)  # the rest of the event takes 150
@@ -132,7 +133,7 @@ def _row(
 
 def _ours(directory: Path, workload: Workload, batches: list[int]) -> Measured:
     with patch("eventlog.lmdb.intake.Writer", _recording(batches)):
-        return asyncio.run(_append_all(directory, workload))
+        return asyncio.run(append_all(directory, workload))
 
 
 def _recording(batches: list[int]) -> type[Writer]:
@@ -144,21 +145,23 @@ def _recording(batches: list[int]) -> type[Writer]:
     return Recording
 
 
-async def _append_all(directory: Path, workload: Workload) -> Measured:
+async def append_all(directory: Path, workload: Workload) -> Measured:
+    """Append all events to a new log in `directory`, each producer on its own stream."""
     times_s: list[float] = []
     async with EventLog.open(directory, event_registry()) as log:
         started_s = perf_counter()
         await asyncio.gather(
             *(
-                _produce(log, f"user:{number}", events, times_s)
+                produce(log, f"user:{number}", events, times_s)
                 for number, events in enumerate(workload.events)
             )
         )
         took_s = perf_counter() - started_s
-    return _measured(workload.count, took_s, times_s)
+    return measured_from(workload.count, took_s, times_s)
 
 
-async def _produce(log: EventLog, stream: str, events: Sequence[Any], times_s: list[float]) -> None:
+async def produce(log: EventLog, stream: str, events: Sequence[Any], times_s: list[float]) -> None:
+    """Append events one by one to a stream; add the seconds of each to `times_s`."""
     for version, event in enumerate(events):
         started_s = perf_counter()
         await log.append(stream, [event], version)
@@ -179,16 +182,17 @@ def _batched(
     workload: Workload,
     batches: list[int],
 ) -> Measured:
-    frames = iter(_frames(workload))
+    frames = iter(frames_of(workload))
     parts = [[next(frames) for _ in range(size)] for size in batches if size]
     started_s = perf_counter()
     times_s = append(directory / "data", parts)
     took_s = perf_counter() - started_s
     by_event = [time_s for time_s, part in zip(times_s, parts, strict=True) for _ in part]
-    return _measured(workload.count, took_s, by_event)
+    return measured_from(workload.count, took_s, by_event)
 
 
-def _frames(workload: Workload) -> list[bytes]:
+def frames_of(workload: Workload) -> list[bytes]:
+    """Return the frames of all events, as the log writes them."""
     registry = event_registry()
     prepared = [registry.prepare(event) for events in workload.events for event in events]
     return [_frame(position, event) for position, event in enumerate(prepared, start=1)]
@@ -206,7 +210,7 @@ def _eventsourcing(directory: Path, workload: Workload, _batches: list[int]) -> 
     texts = [[event.content for event in events[:each]] for events in workload.events]
     started_s = perf_counter()
     times_s = append_eventsourcing(directory / "data", texts)
-    return _measured(len(times_s), perf_counter() - started_s, times_s)
+    return measured_from(len(times_s), perf_counter() - started_s, times_s)
 
 
 def _peer_count(workload: Workload) -> int:
@@ -214,7 +218,8 @@ def _peer_count(workload: Workload) -> int:
     return workload.producers * min(each, len(workload.events[0]))
 
 
-def _measured(count: int, took_s: float, times_s: Sequence[float]) -> Measured:
+def measured_from(count: int, took_s: float, times_s: Sequence[float]) -> Measured:
+    """Return rate and percentiles of `count` events; `times_s` has one time for each."""
     p50_s, p99_s = percentile(times_s, 50), percentile(times_s, 99)
     return Measured(count / took_s, p50_s * 1e3, p99_s * 1e3)
 

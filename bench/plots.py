@@ -56,7 +56,7 @@ def recall_bars(
     """
     rows = _rows(report.tables[0], measures)
     height = INCHES_AROUND_BARS + INCHES_A_BAR_GROUP * len(rows)
-    figure, (axes,) = _canvas(name, 1, height)
+    figure, (axes,) = canvas(name, 1, height)
     _draw_bars(axes, rows, measures)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     if unit is None:
@@ -69,15 +69,15 @@ def recall_bars(
         axes.set_xlabel(f"{unit} (less is better)")
     axes.set_title(title, fontsize=10)
     figure.legend(loc="outside lower center", ncols=len(measures), frameon=False, fontsize=8)
-    return _saved(figure, report, folder, name)
+    return save_figure(figure, report, folder, name)
 
 
 def size_lines(report: Report, folder: Path, name: str, panels: Sequence[Panel]) -> list[Path]:
     """Draw lines over a number of memories, on a logarithmic axis; return the files."""
-    figure, axes = _canvas(name, len(panels), INCHES_A_PANEL * len(panels))
+    figure, axes = canvas(name, len(panels), INCHES_A_PANEL * len(panels))
     for panel, one in zip(panels, axes, strict=True):
         _draw_lines(one, panel)
-    return _saved(figure, report, folder, name)
+    return save_figure(figure, report, folder, name)
 
 
 def cost_dots(
@@ -88,7 +88,7 @@ def cost_dots(
     A cost is a column of the last table that has it, with the same names in its first column; a row
     without one is left out of its panel.
     """
-    figure, axes = _canvas(name, len(costs), INCHES_A_PANEL_OF_DOTS * len(costs))
+    figure, axes = canvas(name, len(costs), INCHES_A_PANEL_OF_DOTS * len(costs))
     from matplotlib.ticker import LogFormatter  # behind the choice of what draws
 
     reached = _by_name(report, measure)
@@ -107,7 +107,7 @@ def cost_dots(
         one.margins(x=0.25)
         one.grid(linewidth=0.4, alpha=0.5)
     axes[0].set_title(title, fontsize=10)
-    return _saved(figure, report, folder, name)
+    return save_figure(figure, report, folder, name)
 
 
 def _by_name(report: Report, column: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def reliability(
     report: Report, folder: Path, name: str, sets: Mapping[str, Sequence[Bin]]
 ) -> list[Path]:
     """Draw the share that answers over the score, a line a set, all in black; return the files."""
-    figure, (axes,) = _canvas(name, 1, INCHES_WIDE * 0.75)
+    figure, (axes,) = canvas(name, 1, INCHES_WIDE * 0.75)
     axes.plot([0, 1], [0, 1], color="#c9d6df", linewidth=1, label="what a score promises")
     for (label, found), marker in zip(sets.items(), cycle("osv^Dx"), strict=False):
         style = {"color": "black", "linewidth": 2} if label == "all" else {"linewidth": 0.8}
@@ -128,7 +128,7 @@ def reliability(
         axes.plot(xs, ys, marker=marker, markersize=4, label=label, **style)
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="score shown", ylabel="share that answers")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return _saved(figure, report, folder, name)
+    return save_figure(figure, report, folder, name)
 
 
 def _rows(table: Table, measures: Sequence[str]) -> list[tuple[str, list[float]]]:
@@ -163,7 +163,8 @@ def _draw_lines(axes: Any, panel: Panel) -> None:
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _canvas(name: str, panels: int, height: float) -> tuple[Any, list[Any]]:
+def canvas(name: str, panels: int, height: float) -> tuple[Any, list[Any]]:
+    """Return a figure of `height` inches and its panels, one below the other."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -179,7 +180,7 @@ def _canvas(name: str, panels: int, height: float) -> tuple[Any, list[Any]]:
     return figure, list(axes.flat)
 
 
-def _saved(figure: Any, report: Report, folder: Path, name: str) -> list[Path]:
+def save_figure(figure: Any, report: Report, folder: Path, name: str) -> list[Path]:
     """Write both files, with what made them at their foot."""
     from matplotlib import pyplot as plt
 

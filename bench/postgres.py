@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from bench.log import Measured, Workload, _append_all, _frames, _measured, _produce, _workload
+from bench.log import Measured, Workload, append_all, frames_of, measured_from, produce, workload_of
 from bench.report import Options, Report, Table, facts, median, scratch
 from bench.snapshot import beside_a_snapshot
 from eventlog import PgEventStore
@@ -58,7 +58,7 @@ def run(events: int, options: Options, url: str | None) -> Report:
     with scratch(options) as directory, served(directory, url) as base:
         for shape in SHAPES:
             rows += _compare(directory, base, Shape(*shape), events, options)
-        alone = _workload(1, events, options.seed)
+        alone = workload_of(1, events, options.seed)
         beside = beside_a_snapshot(base, alone, events, options.runs)
         about = facts(directory, options, ("psycopg", "lmdb"), events_max=events)
     columns = [
@@ -102,7 +102,7 @@ def served_by(directory: Path, settings: dict[str, str]) -> Any:
 def _compare(
     directory: Path, url: str, shape: Shape, events: int, options: Options
 ) -> list[list[Any]]:
-    workload = _workload(shape.producers, events, options.seed)
+    workload = workload_of(shape.producers, events, options.seed)
     found: dict[str, list[Measured]] = {"postgres": [], "bare": [], "lmdb": []}
     sizes = []
     for number in range(options.runs):
@@ -113,7 +113,7 @@ def _compare(
         found["postgres"].append(asyncio.run(_ours(f"{url}?schema=ours_{name}", workload, batches)))
         found["bare"].append(asyncio.run(_bare(f"{url}?schema=bare_{name}", workload, batches)))
         if shape.nodes == 1:
-            found["lmdb"].append(asyncio.run(_append_all(directory / name, workload)))
+            found["lmdb"].append(asyncio.run(append_all(directory / name, workload)))
         sizes.append(workload.count / sum(map(len, batches)))
         gc.unfreeze()
     floor = [measured.events_per_s for measured in found["bare"]]
@@ -152,12 +152,12 @@ async def _ours(url: str, workload: Workload, batches: list[list[int]]) -> Measu
         started_s = perf_counter()
         await asyncio.gather(
             *(
-                _produce(stores[number % len(stores)], f"user:{number}", events, times_s)
+                produce(stores[number % len(stores)], f"user:{number}", events, times_s)
                 for number, events in enumerate(workload.events)
             )
         )
         took_s = perf_counter() - started_s
-    return _measured(workload.count, took_s, times_s)
+    return measured_from(workload.count, took_s, times_s)
 
 
 def _record(writer: PgWriter, sizes: list[int]) -> None:
@@ -172,7 +172,7 @@ def _record(writer: PgWriter, sizes: list[int]) -> None:
 
 
 async def _bare(url: str, workload: Workload, batches: list[list[int]]) -> Measured:
-    frames, parts, at = _frames(workload), [], 0
+    frames, parts, at = frames_of(workload), [], 0
     for sizes in batches:
         parts.append([])
         for size in sizes:
@@ -192,7 +192,7 @@ async def _bare(url: str, workload: Workload, batches: list[list[int]]) -> Measu
     took_s = perf_counter() - started_s
     for connection in connections:
         await connection.close()
-    return _measured(workload.count, took_s, times_s)
+    return measured_from(workload.count, took_s, times_s)
 
 
 async def _insert(

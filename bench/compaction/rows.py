@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.compaction.checks import Check
 from bench.compaction.store import Stopwatch
-from bench.plots import _canvas, _saved
+from bench.plots import canvas, save_figure
 from bench.report import Report, disk_bytes, percentile
 
 FILES = ("log", "archive", "derived", "indexes", "other")
@@ -79,11 +79,11 @@ def step_rows(watch: Stopwatch, took_s: float) -> list[list[Any]]:
 def draw(report: Report, folder: Path) -> list[Path]:
     """Draw bytes and times, before and after."""
     stored, retrieved, busy = report.tables[:3]
-    figure, (left, right) = _canvas("compaction", 2, 6.0)
+    figure, (left, right) = canvas("compaction", 2, 6.0)
     _draw_stored(left, stored.rows[:-1])
     left.set_xlabel(f"MB on the disk, {report.facts['memories']:,} memories")
     _draw_times(right, [*retrieved.rows, *busy.rows])
-    return _saved(figure, report, folder, "compaction")
+    return save_figure(figure, report, folder, "compaction")
 
 
 def _draw_stored(axes: Any, rows: Sequence[Sequence[Any]]) -> None:
