@@ -1,1 +1,1 @@
-"""The event store as a port, without a database: records, frames, deciders, a store in memory."""
+"""The event store as a port, without a database: capabilities, records, frames, deciders."""

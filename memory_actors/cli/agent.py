@@ -8,7 +8,7 @@ from memory_actors.cli.mcp import carried_out, dry_run_option, place_in_configur
 from memory_actors.cli.options import App, Group
 from memory_actors.cli.output import note, print_json, progress_bar, say
 from memory_actors.cli.running import ensure_model, in_data_directory, opening, run
-from memory_actors.integrations.coding_agents import projects
+from memory_actors.integrations.coding_agents import hook_state, projects
 from memory_actors.integrations.coding_agents.capturing import Backfilled, backfill
 from memory_actors.integrations.coding_agents.hook import HookCommand
 from memory_actors.integrations.coding_agents.hosts import HOSTS
@@ -115,7 +115,7 @@ def backfill_command(app: App, /, hosts: tuple[str, ...], dry_run: bool) -> None
 @everywhere_option
 def pause(app: App, /, everywhere: bool) -> None:
     """Capture nothing in this project, and bring nothing back, until `resume`."""
-    which = projects.EVERYWHERE if everywhere else projects.project_of(".").user_id
+    which = hook_state.EVERYWHERE if everywhere else projects.project_of(".").user_id
     _paused(app, _paused_now() | {which})
 
 
@@ -124,13 +124,13 @@ def pause(app: App, /, everywhere: bool) -> None:
 def resume(app: App, /, everywhere: bool) -> None:
     """Undo `pause`."""
     left = frozenset() if everywhere else _paused_now() - {projects.project_of(".").user_id}
-    if projects.EVERYWHERE in left:
+    if hook_state.EVERYWHERE in left:
         raise InvalidInputError("all projects are paused: say `resume --everywhere`")
     _paused(app, left)
 
 
 def _paused(app: App, which: frozenset[str]) -> None:
-    projects.pause(which)
+    hook_state.pause(which)
     if app.json:
         print_json({"paused": sorted(which)})
     else:
@@ -146,6 +146,6 @@ def _carried_out(
 
 def _paused_now() -> frozenset[str]:
     try:
-        return projects.paused()
-    except projects.Unreadable as error:
+        return hook_state.paused()
+    except hook_state.Unreadable as error:
         raise InvalidInputError(str(error)) from error

@@ -119,7 +119,7 @@ def mcp(
     its, scopes = dict[str, Any](), list(app.reads)
     if reads_project:
         from memory_actors.integrations.coding_agents.private import Cleaner
-        from memory_actors.integrations.coding_agents.storing import WithProject
+        from memory_actors.integrations.coding_agents.team import WithProject
 
         project = projects.project_of(".")
         its["masked"] = Cleaner(project.root).masked

@@ -1,3 +1,5 @@
+from memory_actors.improve.limits import MemoryLimits as MemoryLimits
+from memory_actors.improve.limits import Stop as Stop
 from memory_actors.improve.llm import OpenAICritic as OpenAICritic
 from memory_actors.improve.llm import OpenAIReviser as OpenAIReviser
 from memory_actors.improve.local import LocalCritic as LocalCritic
@@ -15,7 +17,6 @@ from memory_actors.improve.records import Event as Event
 from memory_actors.improve.records import Evicted as Evicted
 from memory_actors.improve.records import Failed as Failed
 from memory_actors.improve.records import Finished as Finished
-from memory_actors.improve.records import MemoryLimits as MemoryLimits
 from memory_actors.improve.records import Result as Result
 from memory_actors.improve.records import Revised as Revised
 from memory_actors.improve.records import Reviser as Reviser
@@ -23,6 +24,5 @@ from memory_actors.improve.records import Round as Round
 from memory_actors.improve.records import Scored as Scored
 from memory_actors.improve.records import Started as Started
 from memory_actors.improve.records import State as State
-from memory_actors.improve.records import Stop as Stop
 from memory_actors.improve.records import StoppedBecause as StoppedBecause
 from memory_actors.improve.records import Warned as Warned

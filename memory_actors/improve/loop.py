@@ -18,7 +18,7 @@ from memory_actors.base.errors import (
     MemoryLimitError,
 )
 from memory_actors.base.validation import check_count, plain, text_bytes
-from memory_actors.improve import records
+from memory_actors.improve import limits, records
 from memory_actors.improve.bounded import BoundedList, Eviction, sha256
 from memory_actors.improve.local import LocalCritic, LocalReviser
 from memory_actors.improve.recording import Recorder, check_fits
@@ -36,9 +36,9 @@ CALL_TIMEOUT_S: Final = 600.0
 class Options(TypedDict, total=False):
     """Settings of a run, besides its critic and its reviser."""
 
-    memory_limits: records.MemoryLimits | Mapping[str, Any] | None
+    memory_limits: limits.MemoryLimits | Mapping[str, Any] | None
     """Limits of what it holds. The defaults apply to missing names."""
-    stop: records.Stop
+    stop: limits.Stop
     """A target score beside the other ends of a run, or a function of the `State` after each
     critique, which decides alone but for `max_iterations`."""
     patience: int
@@ -72,7 +72,7 @@ class Improver:
         self.critic: Critic = LocalCritic() if critic is None else critic
         self.reviser: Reviser = LocalReviser() if reviser is None else reviser
         _check_given(self.critic, self.reviser, options)
-        self.limits = records.memory_limits(options.get("memory_limits"))
+        self.limits = limits.memory_limits(options.get("memory_limits"))
         self.options = options
         self._streams: WeakSet[AsyncGenerator[Event, None]] = WeakSet()
         _Run("", self)  # refuses what makes no sense
@@ -176,9 +176,9 @@ class _Run:
     def __init__(self, text: str, improver: Improver):
         options = improver.options
         self._text, self._by, self._limits = text, improver, improver.limits
-        self._stop = records.checked_stop(options.get("stop"))
+        self._stop = limits.checked_stop(options.get("stop"))
         self._patience = check_count(options.get("patience", PATIENCE), "patience", 1)
-        self._watch = records.Watch(self._limits, options.get("monitor"))
+        self._watch = limits.Watch(self._limits, options.get("monitor"))
         self._recorder = Recorder(options.get("record_to"))
         if options.get("record_to") is not None:
             check_fits(self._limits)
@@ -238,7 +238,7 @@ class _Run:
             raise ImprovementError(problem, result=None)
         if given.problem is not None:
             raise ImprovementError(f"the critic gave no Critique: {given.problem}", result=None)
-        critique = records.within_limit(given, self._limits.max_critique_length)
+        critique = limits.within_limit(given, self._limits.max_critique_length)
         self._open = critique
         self._read_bytes += records.utf8_bytes(self._text)
         self._state = state = self._judged(critique)
@@ -325,7 +325,7 @@ class _Run:
     def _decided(self, state: records.State) -> records.StoppedBecause | None:
         try:
             most = self._limits.max_iterations
-            return records.ended_because(self._stop, self._patience, most, state)
+            return limits.ended_because(self._stop, self._patience, most, state)
         except Exception as error:
             raise ImprovementError(
                 f"stop raised {type(error).__name__}; see its cause, and mend it", result=None

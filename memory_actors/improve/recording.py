@@ -24,7 +24,7 @@ from memory_actors.base.records import JsonObject
 from memory_actors.base.validation import CONTENT_BYTES_MAX
 from memory_actors.improve import records
 from memory_actors.improve.bounded import SNIPPET_CHARACTERS
-from memory_actors.improve.records import MemoryLimits
+from memory_actors.improve.limits import MemoryLimits
 from memory_actors.sharing.system import UserMemory
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Memory behind the interfaces of others: the memory tool, context documents as files."""
+"""Memory behind the interfaces of others: SDKs of agents, MCP, coding agents, files."""

@@ -1,1 +1,1 @@
-"""A store kept in order: erasing users, verifying, repairing, importing a log."""
+"""A store kept in order: erasing users, switching the model, verifying, repairing, copying."""

@@ -16,8 +16,9 @@ from eventlog.core.records import Returned
 from memory_actors.base import errors
 from memory_actors.base.records import Episode, Item, Memory, Step
 from memory_actors.integrations.coding_agents import FIX, SUMMARY
+from memory_actors.integrations.coding_agents.hook_state import is_paused
 from memory_actors.integrations.coding_agents.private import Cleaner
-from memory_actors.integrations.coding_agents.projects import Project, is_paused, project_of
+from memory_actors.integrations.coding_agents.projects import Project, project_of
 from memory_actors.integrations.coding_agents.readers import reader_of, transcripts
 from memory_actors.integrations.coding_agents.transcripts import Turn, turns
 from memory_actors.sharing.system import MemorySystem, UserMemory

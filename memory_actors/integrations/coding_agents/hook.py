@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from memory_actors.integrations.coding_agents import FIX, SUMMARY, projects
+from memory_actors.integrations.coding_agents import FIX, SUMMARY, hook_state
 from memory_actors.integrations.coding_agents.hosts import HOSTS, Moment
 from memory_actors.integrations.coding_agents.projects import Project, project_of
 from memory_actors.sharing.stdlib_client import OwnerConnection, OwnerFailed, OwnerHandle
@@ -155,9 +155,9 @@ def event_of(host: str, data: bytes) -> HookEvent | None:
 def answer(event: HookEvent, command: HookCommand) -> dict[str, object] | None:
     """Capture or recall for an event; return the answer to the host, or None."""
     project = project_of(event.directory)
-    if projects.is_paused(project.user_id):
+    if hook_state.is_paused(project.user_id):
         return None
-    if event.moment in RECALLING and command.team and projects.is_silent(command.team):
+    if event.moment in RECALLING and command.team and hook_state.is_silent(command.team):
         command = command._replace(team="")  # what there is on this machine
     text = _answered(event, command, project)
     if text is None:  # open or join the store
@@ -214,7 +214,7 @@ def main(arguments: Sequence[str]) -> int:
                 sys.stdout.buffer.write(json.dumps(told).encode())
                 sys.stdout.flush()
     except Exception as error:  # a host must never fail with us
-        projects.log(f"{host}: {type(error).__name__}: {error}")
+        hook_state.log(f"{host}: {type(error).__name__}: {error}")
     return 0
 
 

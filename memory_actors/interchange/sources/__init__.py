@@ -1,4 +1,4 @@
-"""The programs that memories come from: a module each, and this list."""
+"""The programs that memories come from: a reader each, and this list."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,7 +30,7 @@ SOURCES: Final[Mapping[str, Read]] = {
     "basic-memory": markdown.read_basic_memory,
     "memory-md": markdown.read_memory_md,
 }
-"""The reader of each program's files. A new one is a module, and its name here."""
+"""The reader of each program's files. To add one, write a module and name it here."""
 OF_MARKDOWN: Final = ("basic-memory", "memory-md")
 """The programs as whose any text reads."""
 

@@ -1,1 +1,1 @@
-"""Work on a closed store: verifying, repairing, importing what another one exported."""
+"""Work on a closed store: verifying, repairing, copying."""

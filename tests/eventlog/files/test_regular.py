@@ -122,7 +122,7 @@ NAMED_BY_USERS = {
     "memory_actors/sharing/stdlib_client.py": "looks at a file itself: hooks load little",
     "memory_actors/integrations/coding_agents/hook.py": "/dev/null",
     "memory_actors/integrations/coding_agents/installing.py": "part of the package",
-    "memory_actors/integrations/coding_agents/projects.py": "makes files of its own name and mode",
+    "memory_actors/integrations/coding_agents/hook_state.py": "files of its own name and mode",
     "memory_actors/cli/doctor.py": "/proc/mounts",
     "memory_actors/observing/monitor.py": "/proc/self/statm",
     "memory_actors/cli/improve.py": "a text that a user names",

@@ -27,7 +27,7 @@ from memory_actors import (
 )
 from memory_actors import sync as blocking
 from memory_actors.cli import main
-from memory_actors.integrations.coding_agents import hook, projects, storing
+from memory_actors.integrations.coding_agents import hook, hook_state, storing
 from memory_actors.integrations.coding_agents.capturing import (
     Captured,
     HostSession,
@@ -363,7 +363,7 @@ def test_the_end_of_a_session_is_not_waited_for(home: Path, shop: Path) -> None:
 
     start = {"session_id": "next", "cwd": str(shop), "hook_event_name": "SessionStart"}
     until(lambda: REPLIED in json.dumps(hooked(home, start, home / "memory")))
-    assert not Path(projects.log_path()).exists()
+    assert not Path(hook_state.log_path()).exists()
 
 
 @pytest.mark.parametrize("key", ["none", "a key"])
@@ -383,7 +383,7 @@ def test_a_model_of_the_environment_writes_the_summary_at_the_end(
     until(lambda: wanted in json.dumps(hooked(home, start, home / "memory")), 60)
 
     assert bool(server.bodies) == (key == "a key")
-    log = Path(projects.log_path())
+    log = Path(hook_state.log_path())
     assert ("OPENAI_API_KEY" in log.read_text() if log.exists() else False) == (key == "none")
 
 
@@ -407,8 +407,8 @@ def test_a_team_shares_the_memory_of_a_project(
         key_file.parent.mkdir(parents=True)
         key_file.write_text(server.keys.create("project:github.com/acme/shop")[0] + "\n")
         assert hooked(home, event, own, server.url) is None
-        until(Path(projects.log_path()).exists)
-        refused = Path(projects.log_path()).read_text()
+        until(Path(hook_state.log_path()).exists)
+        refused = Path(hook_state.log_path()).read_text()
         key_file.chmod(0o600)
         assert hooked(home, event, own, server.url) is None
 
@@ -441,11 +441,11 @@ def test_a_silent_server_costs_one_prompt_a_second_and_the_next_ones_nothing(
         with pytest.raises(BlockingIOError):
             silent.accept()
 
-    assert "has not answered in 1 s" in Path(projects.log_path()).read_text()
-    assert projects.is_silent(url)
-    silence = Path(projects.state_directory(), "silent")
-    os.utime(silence, (0, time.time() - projects.SILENT_S))
-    assert not projects.is_silent(url)
+    assert "has not answered in 1 s" in Path(hook_state.log_path()).read_text()
+    assert hook_state.is_silent(url)
+    silence = Path(hook_state.state_directory(), "silent")
+    os.utime(silence, (0, time.time() - hook_state.SILENT_S))
+    assert not hook_state.is_silent(url)
 
 
 @pytest.mark.anyio
@@ -746,8 +746,8 @@ def test_a_session_is_captured_and_told_to_the_next_one(home: Path, shop: Path) 
 
     told = hooked(home, start, data)
     assert told["hookSpecificOutput"]["hookEventName"] == "SessionStart"
-    assert not Path(projects.log_path()).exists()
-    projects.pause([project_of(str(shop)).user_id])
+    assert not Path(hook_state.log_path()).exists()
+    hook_state.pause([project_of(str(shop)).user_id])
     assert hooked(home, start, data) is None
 
 
@@ -866,13 +866,13 @@ def test_events_of_each_host_are_understood(
 
 
 def test_a_damaged_list_of_paused_projects_pauses_all(home: Path, shop: Path) -> None:
-    projects.pause(["project:other"])
-    Path(projects.state_directory(), "paused.json").write_bytes(b"[")
+    hook_state.pause(["project:other"])
+    Path(hook_state.state_directory(), "paused.json").write_bytes(b"[")
     event = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
 
     assert hooked(home, event, home / "memory") is None
     assert not (home / "memory").exists()
-    assert "resume --everywhere" in Path(projects.log_path()).read_text()
+    assert "resume --everywhere" in Path(hook_state.log_path()).read_text()
 
 
 def test_a_hook_that_is_called_wrongly_does_not_refuse_the_prompt(home: Path) -> None:
@@ -935,4 +935,4 @@ def test_a_damaged_store_is_a_line_in_the_log(home: Path, shop: Path) -> None:
     event = {"session_id": "s", "cwd": str(shop), "hook_event_name": "SessionStart"}
 
     assert hooked(home, event, data) is None
-    assert "claude-code: CorruptLog" in Path(projects.log_path()).read_text()
+    assert "claude-code: CorruptLog" in Path(hook_state.log_path()).read_text()
