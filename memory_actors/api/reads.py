@@ -113,11 +113,11 @@ class UserReads(Redacting):
         Short-term memory is searched in `session_id`, the handle's session, or the three used
         last.
 
-        Filters are exact and apply before ranking: `filters` on metadata (see filters.py), `since`
-        and `until` on when a memory was true (first, last, or in between; for a summary, from its
-        first original to its last), `as_of` (memories recorded until then; relationships that were
-        true at it), `exclude_ids` and `exclude_session` (the message that was just stored is no
-        answer to itself).
+        Filters are exact and apply before ranking: `filters` on metadata (see docs/reference.md),
+        `since` and `until` on when a memory was true (first, last, or in between; for a summary,
+        from its first original to its last), `as_of` (memories recorded until then; relationships
+        that were true at it), `exclude_ids` and `exclude_session` (the message that was just stored
+        is no answer to itself).
 
         Messages and facts that say the same are one hit; `near_duplicates` names the others.
         `token_budget` returns as many hits as fit, a line each: up to 1,000, and about one for four

@@ -241,7 +241,7 @@ class MemorySystem(SystemUpkeep):
         """Return the audit of a user's searches, newest first: query, caller and returned memories.
 
         Kept by `Settings(recall_audit="hashed")` or "plain", for `recall_audit_days`; see
-        recalls.py. `query` and `memory_id` ask for one query, as it was written, or one memory,
+        docs/audit.md. `query` and `memory_id` ask for one query, as it was written, or one memory,
         also where only hashes were kept. Searches are kept, not reads by id and not lists.
 
         :raises InvalidInputError: an argument is not what it must be.

@@ -256,8 +256,8 @@ class UserMemory(UserBulk, UserDataProtection):
 
         Pinned memories are never pruned; of working and short-term memory nothing can be pinned,
         and entries of context documents are with `user.context.pin`. With `filters` on its metadata
-        (see filters.py) it is changed only if it matches them at the moment of the change: what
-        somebody else has written since it was read is not overwritten.
+        (see docs/reference.md) it is changed only if it matches them at the moment of the change:
+        what somebody else has written since it was read is not overwritten.
 
         :raises NotFoundError: there is no such memory, or it does not match.
         :raises InvalidInputError: nothing is given, or it cannot be pinned.

@@ -162,7 +162,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     come back: their digests and places in the log are all that stays."""
     recall_audit: Annotated[str, Meta(pattern="^(hashed|plain)$")] | None = None
     """Record each search, its caller and the returned memories: "hashed", "plain", or None: not.
-    See recalls.py.
+    See docs/audit.md.
     """
     recall_audit_days: Days = 90.0
     """Days for which that is kept."""

@@ -111,7 +111,7 @@ class Documents(Handle):
     ) -> list[Document]:
         """Return the documents of a collection that match, a page of them.
 
-        `filters` is the language of filters.py, over the fields of the documents. `order_by` names
+        `filters` are those of docs/reference.md, on the fields of the documents. `order_by` names
         fields, `-price` for descending; without one, in the order they were first put.
 
         :raises InvalidInputError: a bad filter, field or page.
