@@ -68,6 +68,7 @@ CHANGES_MAX: Final = 512  # tokens, before they are put together with the others
 _ROW_BYTES: Final = 18
 """Bytes that a memory takes beside its states and token ids."""
 _TINY: Final = 1e-9
+Weights = npt.NDArray[np.float64]
 _NO_SIZES: Final = np.empty(0, np.int64)
 _NO_IDS: Final = np.empty(0, np.uint16)
 
@@ -312,16 +313,12 @@ class LateIndex:
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
-        return self._weighed(unpack(packed).token_ids, states, self._codebook())
+        return _weighed(states, self._weights(unpack(packed).token_ids), self._codebook())
 
-    def _weighed(self, token_ids: TokenIds, states: Bytes, book: Codebook) -> QueryTokens:
+    def _weights(self, token_ids: TokenIds) -> Weights:
         n, frequencies = len(self), self._frequencies.of(token_ids)
         # A search beside an add may see a frequency that is ahead of n.
-        weights = np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
-        kept = _telling(weights)
-        weights = weights[kept] / max(weights[kept].sum(), _TINY)
-        states = padded(states[kept], book)
-        return QueryTokens(states, weights.astype(np.float32))
+        return np.maximum(np.log((n + 1) / (frequencies + 0.5)), _TINY)
 
     def score(self, query: QueryTokens, rows: Rows) -> Scores:
         """Return the score of each row, float32 [n]; 0 for one that has no states."""
@@ -338,15 +335,17 @@ class LateIndex:
         query, book = tokens_of([packed]), self._codebook()
         asked = unpack(packed).token_ids
         said = np.zeros(len(rows), np.float32)
-        for places, tokens in self._tokens(rows):
+        for places, found in self._tokens(rows):
+            tokens = found.gathered()
+            ids, states = book.ids(tokens.rows), book.states(tokens.rows)
+            weights = self._weights(ids)
             for place, start, count in zip(places, tokens.starts, tokens.counts, strict=True):
-                text = tokens.rows[start : start + count]
-                ids = book.ids(text)
-                if count and _repeats(ids, asked):
+                part = slice(start, start + count)
+                if count and _repeats(ids[part], asked):
                     said[place] = 1
                 elif count:
-                    weighed = self._weighed(ids, book.states(text), book)
-                    said[place] = max_sim(weighed, query, book)[0]
+                    text = _weighed(states[part], weights[part], book)
+                    said[place] = max_sim(text, query, book)[0]
         return said
 
     def _tokens(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
@@ -372,7 +371,13 @@ def _repeats(text: TokenIds, query: TokenIds) -> bool:
     return False
 
 
-def _telling(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+def _weighed(states: Bytes, weights: Weights, book: Codebook) -> QueryTokens:
+    kept = _telling(weights)
+    weights = weights[kept] / max(weights[kept].sum(), _TINY)
+    return QueryTokens(padded(states[kept], book), weights.astype(np.float32))
+
+
+def _telling(weights: Weights) -> npt.NDArray[np.intp]:
     """Return the places of the tokens that count, in order."""
     order = np.argsort(-weights, kind="stable")[:QUERY_TOKENS_MAX]
     shares = np.cumsum(weights[order]) / max(weights.sum(), _TINY)
