@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory_actors.base.compressing import narrowed, widened
-from memory_actors.search.dot_products import Bytes
+from memory_actors.search.dot_products import Bytes, byte_dots, byte_lengths
 from memory_actors.search.embedding.token_states import (
     PLAIN,
     Codebook,
@@ -313,7 +313,10 @@ class LateIndex:
 
     def query(self, packed: bytes, states: Bytes) -> QueryTokens:
         """Return a query's states with the weights that its tokens have here."""
-        return _weighed(states, self._weights(unpack(packed).token_ids), self._codebook())
+        weights = self._weights(unpack(packed).token_ids)
+        kept = _telling(weights, np.array([len(weights)]))
+        weights = weights[kept] / max(weights[kept].sum(), _TINY)
+        return QueryTokens(padded(states[kept], self._codebook()), weights.astype(np.float32))
 
     def _weights(self, token_ids: TokenIds) -> Weights:
         n, frequencies = len(self), self._frequencies.of(token_ids)
@@ -332,20 +335,23 @@ class LateIndex:
 
         `packed` is the query. It is 1 for a text that has the same tokens, after its speaker.
         """
-        query, book = tokens_of([packed]), self._codebook()
-        asked = unpack(packed).token_ids
+        book = self._codebook()
+        asked, query = unpack(packed).token_ids, book.states(tokens_of([packed]).rows)
         said = np.zeros(len(rows), np.float32)
         for places, found in self._tokens(rows):
             tokens = found.gathered()
-            ids, states = book.ids(tokens.rows), book.states(tokens.rows)
+            filled = np.flatnonzero(tokens.counts)
+            starts, counts = tokens.starts[filled], tokens.counts[filled]
+            if not len(filled) or not len(query):
+                continue
+            ids, close = book.ids(tokens.rows), _closest(book.states(tokens.rows), query)
             weights = self._weights(ids)
-            for place, start, count in zip(places, tokens.starts, tokens.counts, strict=True):
-                part = slice(start, start + count)
-                if count and _repeats(ids[part], asked):
-                    said[place] = 1
-                elif count:
-                    text = _weighed(states[part], weights[part], book)
-                    said[place] = max_sim(text, query, book)[0]
+            weights *= _telling(weights, counts)
+            parts = np.add.reduceat(close * weights, starts) / np.add.reduceat(weights, starts)
+            for place, part, start, count in zip(
+                places[filled], parts, starts, counts, strict=True
+            ):
+                said[place] = 1 if _repeats(ids[start : start + count], asked) else part
         return said
 
     def _tokens(self, rows: Rows) -> Iterator[tuple[Rows, Tokens]]:
@@ -371,15 +377,21 @@ def _repeats(text: TokenIds, query: TokenIds) -> bool:
     return False
 
 
-def _weighed(states: Bytes, weights: Weights, book: Codebook) -> QueryTokens:
-    kept = _telling(weights)
-    weights = weights[kept] / max(weights[kept].sum(), _TINY)
-    return QueryTokens(padded(states[kept], book), weights.astype(np.float32))
+def _closest(states: Bytes, others: Bytes) -> Scores:
+    """Return the cosine of each state with the closest of the others."""
+    cosines = byte_dots(states, others) / np.maximum(byte_lengths(others), 1)
+    closest: Scores = cosines.max(1) / np.maximum(byte_lengths(states), 1)
+    return closest
 
 
-def _telling(weights: Weights) -> npt.NDArray[np.intp]:
-    """Return the places of the tokens that count, in order."""
-    order = np.argsort(-weights, kind="stable")[:QUERY_TOKENS_MAX]
-    shares = np.cumsum(weights[order]) / max(weights.sum(), _TINY)
-    count = 1 + int(np.searchsorted(shares, TELLING_SHARE))
-    return np.sort(order[: max(count, TOKENS_MIN)])
+def _telling(weights: Weights, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Say of each token whether it counts in its text; `counts` are how many each text has."""
+    starts = np.cumsum(counts) - counts
+    text = np.repeat(np.arange(len(counts)), counts)
+    order = np.lexsort((-weights, text))
+    heavier = np.cumsum(weights[order]) - weights[order]
+    places = np.arange(len(weights)) - starts[text]
+    few = heavier - heavier[starts[text]] < TELLING_SHARE * np.bincount(text, weights)[text]
+    kept = np.empty(len(weights), np.bool_)
+    kept[order] = (few | (places < TOKENS_MIN)) & (places < QUERY_TOKENS_MAX)
+    return kept
