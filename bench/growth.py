@@ -76,7 +76,7 @@ def _rows(
 
 
 def panels(table: Table, sizes: Sequence[int]) -> list[Panel]:
-    """Return what to draw of a table: sizes in KB, and times."""
+    """Return the panels of a table: one of sizes in KB, one of times."""
     by_column = dict(zip(table.columns, zip(*table.rows, strict=True), strict=True))
     return [
         Panel(

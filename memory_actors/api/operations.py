@@ -113,7 +113,7 @@ SAYS: Final[Mapping[str, str]] = {
     "valid_from": "Since when it is true. Default: now.",
     "valid_to": "When it stopped being true.",
 }
-"""What parameters are for, by their names: for options, tools of models, and queries."""
+"""Descriptions by the name of the parameter, for options, tools of models and queries."""
 
 
 class Parameter(NamedTuple):

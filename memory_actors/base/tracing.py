@@ -1,8 +1,8 @@
 """Steps of work, for whoever traces: no package of tracing is imported here.
 
-An actor decides and appends for several callers at once, in a task of its own: its context is
-another than theirs. Each caller leaves a mark with its request (`here`), and the work names the
-marks of all callers it serves (`step`). Without tracing, both cost one look-up of a name.
+An actor decides and appends for several callers at once, in a task of its own, so it does not have
+their contexts. Each caller leaves a mark with its request (`here`), and the work names the marks of
+all callers that it serves (`step`). If nothing traces, both only read a variable.
 """
 
 from collections.abc import Sequence

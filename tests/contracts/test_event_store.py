@@ -482,7 +482,7 @@ async def test_a_relaxed_append_takes_no_key_and_needs_a_version(store: EventSto
 async def test_a_relaxed_append_beside_a_refused_one(
     store: EventStore,
 ):
-    """What is acknowledged does not rest on an append that has not been accepted."""
+    """An acknowledged append never depends on one that is refused."""
     await store.append("s", [Noted("a")], 0)
 
     wrong, phantom, right = await asyncio.gather(
@@ -702,7 +702,7 @@ async def test_an_append_whose_caller_was_cancelled_has_counted_after_flush(stor
 async def test_a_relaxed_append_beside_one_over_the_totals(
     store: EventStore,
 ):
-    """What is acknowledged does not rest on a count that never comes."""
+    """An acknowledged append never depends on a counter of a refused one."""
     wrong, short, right = await asyncio.gather(
         store.append("a", [Noted("wrong")], 7, counters={"n": 5}),
         store.append("b", [Noted("short")], 0, counters={"n": -5}, durability="relaxed"),

@@ -60,7 +60,7 @@ counters = st.one_of(
 
 
 def comparable(result: Any) -> Any:
-    """Return what the two stores must agree on: neither bytes of a frame nor files."""
+    """Return the part of a result that must be equal in both stores, without frames and files."""
     if isinstance(result, list):
         return [comparable(item) for item in result]
     if isinstance(result, Recorded):
@@ -282,7 +282,7 @@ sized = st.lists(
     min_size=1,
     max_size=6,
 )
-# Of the stream's versions, by how far behind its end; some of none.
+# Distances from the end of the stream; some lead to no version.
 behind = st.lists(st.integers(0, 12), max_size=9)
 
 

@@ -1,5 +1,6 @@
-"""kill -9 while a log is archived, dropped from, erased from, backed up and shrunk: what was
-acknowledged is there, what was erased is not, and a backup is whole or not there.
+"""kill -9 while a log is archived, dropped from, erased from, backed up and shrunk.
+
+Acknowledged events must be there afterwards, erased ones must not, and a backup is whole or absent.
 
 A tracer ends the process at each line of the code that does the upkeep, one after another, the
 first time it comes there. `bench/kill.py` kills whole stores at random moments.

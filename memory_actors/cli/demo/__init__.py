@@ -62,7 +62,7 @@ class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rank(self) -> int | None:
-        """The place of the first hit that answers, from 1; None if no hit answers."""
+        """The place of the first right hit, from 1, or None without one."""
         found = (n for n, hit in enumerate(self.hits, start=1) if hit.memory_id in self.evidence)
         return next(found, None)
 

@@ -1,7 +1,7 @@
 """Items of LangGraph as documents.
 
-An item is a document: its value is the item's, its key the item's key. What else an item has is in
-the document's metadata, under `langgraph`:
+An item is a document: its value is the item's, its key the item's key. The document's metadata has
+the other fields of the item, under `langgraph`:
 
     namespace   the labels, so that a search filters by a prefix
     ttl         minutes, and expires_us: microseconds since 1970, from the clock of the command

@@ -331,7 +331,7 @@ class LateIndex:
         return scores
 
     def said_by(self, packed: bytes, rows: Rows) -> Scores:
-        """Return how much of each text a query says too, float32 [n]: MaxSim the other way round.
+        """Return how much of each text a query repeats, float32 [n]: MaxSim from text to query.
 
         `packed` is the query. It is 1 for a text that has the same tokens, after its speaker.
         """
@@ -385,7 +385,7 @@ def _closest(states: Bytes, others: Bytes) -> Scores:
 
 
 def _telling(weights: Weights, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Say of each token whether it counts in its text; `counts` are how many each text has."""
+    """Return a mask of the most telling tokens; `counts` has the tokens of each text."""
     starts = np.cumsum(counts) - counts
     text = np.repeat(np.arange(len(counts)), counts)
     order = np.lexsort((-weights, text))

@@ -472,7 +472,7 @@ async def test_a_remade_file_is_not_the_sealed_one(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_record_with_a_wrong_count_is_found(tmp_path: Path):
-    """Of a dropped segment nothing else tells how many there were."""
+    """Only the record says how many events a dropped segment had."""
     async with opened(tmp_path) as log:
         await fill(log)
         await log.archive("s", range(1, 31))
