@@ -74,6 +74,8 @@ class _Base(Generic[R]):
 
     @property
     def packed(self) -> Packed:
+        if not isinstance(self._rows, Pieces):
+            return self._packed
         return msgspec.structs.replace(self._packed, rows=bytes(self._rows))
 
     @property
@@ -331,8 +333,9 @@ def _merged(form: Form[R], base: _Base[R], fresh: list[R], gone: list[int]) -> P
     kept[gone] = False
     kept = np.insert(kept, places, True)
     data, ids = [_encode(row) for row in fresh], [row.memory_id.encode() for row in fresh]
-    rows = _spliced(base.packed.rows, base.ends, places, data, gone, kept)
-    names = _spliced(base.packed.ids, base.id_ends, places, ids, gone, kept)
+    packed = base.packed  # once: it may have to be decompressed
+    rows = _spliced(packed.rows, base.ends, places, data, gone, kept)
+    names = _spliced(packed.ids, base.id_ends, places, ids, gone, kept)
     keys = np.insert(base.keys, places, np.array([form.key(row) for row in fresh], np.uint64))
     return Packed(*rows, *names, keys[kept].tobytes())
 
